@@ -2,14 +2,14 @@
 
 ``bytes``: ``audit(depth="bytes")`` of a table of ``--mb`` in ``--files`` files, beside ``openssl speed -evp aes-128-gcm -decrypt`` and a
 plain read of the same files, by turns: openssl's rate changes from minute to minute, so each round has its own, and the ratio is the median
-of the rounds'. Rates are of stored bytes by wall time. With ``--threads 1`` one thread verifies, as in openssl's one thread, and another
-reads ahead; openssl in two threads stands beside it. With ``--cold`` the files are not in memory before each read, as those of a table that
-is audited at night are not.
+of the rounds'. Rates are of stored bytes by wall time. Each round pays for the processes that the audit begins beside its own. With
+``--threads 1`` one thread verifies, as in openssl's one thread, and another reads ahead; openssl in two threads stands beside it. With
+``--cold`` the files are not in memory before each read, as those of a table that is audited at night are not.
 ``spark``: the same bytes by ``icelock.spark.audit`` in a session of two tasks at once, with a thread each, beside openssl in two processes
 and a read by two threads.
 ``open``: ``audit(depth="open")`` of a table of ``--many`` small files, its time, and the peak of memory before and after it.
 
-    python benchmarks/audit.py [--case bytes] [--case spark] [--mb 512] [--files 8] [--threads 1] [--rounds 5] [--cold] [--many 5000]
+    python benchmarks/audit.py [--case bytes] [--case spark] [--mb 4096] [--files 16] [--threads 8] [--rounds 5] [--cold] [--many 5000]
         [--floor 0]
 
 Exits with 1 if the rate of ``bytes`` or ``spark`` is below the floor, as a part of the slower of its peers, openssl or the read.
@@ -180,9 +180,9 @@ def many_files(lake: TestLake, count: int) -> tuple[float, float, float]:
 
 @click.command()
 @click.option("--case", type=click.Choice(["bytes", "spark", "open"]), multiple=True, default=("bytes", "open"))
-@click.option("--mb", default=512, show_default=True, help="Plain bytes of the table, in MB.")
-@click.option("--files", default=8, show_default=True)
-@click.option("--threads", default=1, show_default=True)
+@click.option("--mb", default=4096, show_default=True, help="Plain bytes of the table, in MB.")
+@click.option("--files", default=16, show_default=True)
+@click.option("--threads", default=8, show_default=True)
 @click.option("--rounds", default=5, show_default=True)
 @click.option("--cold", is_flag=True, help="Read the files of bytes and spark from the disk each time.")
 @click.option("--many", default=5_000, show_default=True, help="Files of the case open.")

@@ -113,7 +113,8 @@ def test_module_imports_only_own_or_earlier_layers(path):
 AUDIT = {
     "audit", "format", "kms", "errors", "secret", "properties", "shown",
     "catalog.base", "catalog.tables_below", "catalog.trust.facts", "catalog.trust.kept", "catalog.trust.pins_file",
-    "io.limits", "io.listing", "io.locations", "keys.rewrap", "metadata.canonical_json", "metadata.table_metadata",
+    "io.limits", "io.listing", "io.locations", "io.regular", "io.storage",
+    "keys.rewrap", "metadata.canonical_json", "metadata.table_metadata",
 }  # fmt: skip
 
 

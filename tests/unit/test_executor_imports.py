@@ -32,6 +32,14 @@ def test_a_task_unpickles_its_class_without_the_drivers_modules(module):
     assert len(ours) <= 23, sorted(ours)  # those of row_rewrite, with the opening of sealed splits and the counters
 
 
+def test_a_process_of_an_audit_imports_what_opens_files_and_no_more():
+    """It begins in a quarter of a second; PyIceberg's files take a second."""
+    loaded = imported("import icelock.audit.worker")
+    ours = {name.split(".")[1] for name in loaded if name.startswith("icelock.")}
+    assert ours == {"_moved", "audit", "errors", "format", "io", "secret"}
+    assert not {name for name in loaded if name.split(".")[0] in {"pyiceberg", "pydantic"}}
+
+
 def test_options_are_read_without_pyicebergs_tables():
     """Planning processes of the data source, and the calling process, read them first of all."""
     assert not HEAVY & imported("import icelock.spark.settings.options")

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from pyiceberg.exceptions import NoSuchTableError
 
 from icelock import properties as names
-from icelock.audit.file_check import CheckFiles, check_files
+from icelock.audit.file_check import CheckFiles
 from icelock.audit.options import AuditOptions, Progress
+from icelock.audit.processes import CheckByProcesses
 from icelock.audit.report import AuditReport, TableReport
 from icelock.audit.table import Subject, audit_table, could_not_look
 from icelock.catalog.base import EncryptedCatalog
@@ -43,7 +44,8 @@ def audit(  # noqa: PLR0913 - keywords
         depth: ``metadata`` (keys and entries resolve), ``open`` (every list, manifest and footer authenticates), ``bytes`` (every byte
             does), ``foreign`` (also every object below the location), or several of them.
         snapshots: ``all`` or ``current``.
-        threads: that open files.
+        threads: that open files, of this process and, where there is much to read, of others, at most one for each CPU
+            (``audit.processes``); with 1 there is no other.
         most_findings: of each code that are kept; others are counted.
         progress: called with the number of files that were opened, and how many there are.
         told: called with each table's report.
@@ -56,7 +58,8 @@ def audit(  # noqa: PLR0913 - keywords
             f"the audit takes a catalog and the name of a table, got a {type(catalog).__name__}: audit(catalog, 'shop.orders')"
         )
     options = AuditOptions.of(depth, snapshots=snapshots, threads=threads, most=most_findings)
-    return audit_tables(catalog, name, options, check_files, progress=progress, told=told)
+    with CheckByProcesses() as check:
+        return audit_tables(catalog, name, options, check, progress=progress, told=told)
 
 
 def audit_tables(  # noqa: PLR0913 - as audit

@@ -6,9 +6,10 @@ Not here: what the bytes mean (``audit.streams``, ``audit.parquet``).
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from pyiceberg.io import FileIO
+if TYPE_CHECKING:  # as in audit.file_check
+    from pyiceberg.io import FileIO
 
 _FORMATS: Final = {
     b"PAR1": "a plain Parquet file",

@@ -50,7 +50,14 @@ _SHOWN: Final = 12
     "every object below the location. May be given several times.",
 )
 @click.option("--snapshots", type=click.Choice(["all", "current"]), default="all", show_default=True, help="Which snapshots to look at.")
-@click.option("--threads", type=click.IntRange(min=1), default=8, show_default=True, metavar="N", help="Files that are opened at once.")
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    default=8,
+    show_default=True,
+    metavar="N",
+    help="Files that are opened at once, where there is much to read by several processes; 1: by this one alone.",
+)
 @click.option("--most-findings", type=click.IntRange(min=1), default=100, show_default=True, metavar="N", help="Kept of each kind.")
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write a page for people.")
 @json_option

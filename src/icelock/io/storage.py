@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pyarrow.fs import LocalFileSystem
+from pyarrow.fs import FileSystem, LocalFileSystem
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, load_file_io
 from pyiceberg.io.pyarrow import BUFFER_SIZE, ONE_MEGABYTE, PyArrowFile, PyArrowFileIO
 from pyiceberg.typedef import Properties
@@ -44,6 +44,11 @@ def open_storage(properties: Mapping[str, str], location: str | None = None) -> 
 
 class ArrowFile(PyArrowFile):
     """A file on one of Arrow's file systems."""
+
+    @property
+    def place(self) -> tuple[FileSystem, str]:
+        """The file system, and the path there."""
+        return self._filesystem, self._path
 
     def open(self, seekable: bool = True) -> InputStream:  # noqa: FBT001, FBT002 - PyIceberg's signature
         """Open the file for reading.

@@ -35,18 +35,14 @@ class CheckSplit:
     """The files of one task, as plain values with their keys."""
 
     def __init__(self, tasks: Sequence[FileTask]) -> None:
-        self._tasks = tuple((task.path, task.format, task.records, task.key.encode(), task.every_byte) for task in tasks)
+        self._tasks = tuple(task.plain() for task in tasks)
 
     @property
     def tasks(self) -> list[FileTask]:
         """The files to open."""
         from icelock.audit.file_check import FileTask
-        from icelock.format.key_metadata import KeyMetadata
 
-        return [
-            FileTask(path=path, format=kind, records=records, key=KeyMetadata.decode(key), every_byte=every_byte)
-            for path, kind, records, key, every_byte in self._tasks
-        ]
+        return [FileTask.of_plain(task) for task in self._tasks]
 
     def __repr__(self) -> str:
         return f"CheckSplit({len(self._tasks)} files)"

@@ -1,0 +1,259 @@
+"""``CheckByProcesses``: files are opened by this process and, once there is enough to read, by others beside it, one for each CPU.
+
+AES-GCM holds Python's global lock, so threads verify no faster than one. The others are new interpreters that import what opens files and
+no more: neither the user's script, which would run twice, nor catalog and KMS. They are given raw keys of the files that they open, some at
+a time, over pairs of sockets that no other process has and no path leads to; nothing of it is in arguments, environment or files.
+
+What one of them was reading when it ended is reported as not looked at; then, and if it does not begin, its lanes work in this process.
+
+Not here: what such a process does (``audit.worker``), how a file is checked (``audit.file_check``).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import chain
+from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self, cast
+
+from icelock.audit.cpus import usable_cpus
+from icelock.audit.file_check import Checked, FileTask, LaneHere, by_lanes, check_files
+from icelock.audit.findings import CODES
+from icelock.audit.worker import READY
+from icelock.io.storage import ArrowFile, ArrowFileIO
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+    from pyiceberg.io import FileIO
+
+_LOG: Final = logging.getLogger(__name__)
+WORTH: Final = 512 << 20  # bytes: a process more takes 0.25 s of CPU before its first file, in which this one authenticates as much
+_OPENING: Final = 1 << 20  # of which opening a file takes as much CPU
+_BATCH: Final = 16 << 20
+_BEGINS: Final = 60.0  # seconds
+_ENDS: Final = 5.0
+_REMEDY: Final = (
+    "SIGKILL means that memory ran out, or that somebody ended it; audit again, and if it comes again with threads=1 (--threads 1), "
+    "which needs no other process"
+)
+_KINDS: Final = frozenset({"local", "s3", "gcs", "abfs"})
+# The other interpreter takes this one's path, as it could be started by any program.
+_BEGIN: Final = """\
+import pickle, sys
+from multiprocessing.connection import Connection
+control = Connection(int(sys.argv[1]))
+sys.path[:], sys.dont_write_bytecode = pickle.loads(control.recv_bytes())
+from icelock.audit.worker import work
+work(control, [Connection(int(each)) for each in sys.argv[2:]])
+"""
+
+
+class CheckByProcesses:
+    """``CheckFiles`` for one audit, by at most so many processes, this one with them. A context manager: on leaving it they have ended.
+
+    ``worth`` are the bytes, about, from which it begins others.
+    """
+
+    def __init__(self, *, processes: int | None = None, worth: int = WORTH) -> None:
+        self._most = usable_cpus() if processes is None else processes
+        self._worth = worth
+        self._seen = 0
+        self.others: list[OtherProcess] = []
+
+    def __call__(self, io: FileIO, tasks: Iterable[FileTask], *, threads: int) -> Iterator[Checked]:
+        """Yield what was found in each file; see ``CheckFiles``. ``threads`` are those of all processes."""
+        number = min(self._most, threads)
+        if number == 1 or type(io) is not ArrowFileIO or not _python_can_begin():
+            yield from check_files(io, tasks, threads=threads)
+            return
+        left, first = iter(tasks), list[FileTask]()
+        while self._seen < self._worth and (task := next(left, None)) is not None:
+            first.append(task)
+            self._seen += _cost(task)
+        if self._seen < self._worth:
+            yield from check_files(io, first, threads=threads)
+        else:
+            yield from self._by_all(io, chain(first, left), -(-threads // number), number - 1)
+
+    def _by_all(self, io: FileIO, tasks: Iterable[FileTask], threads: int, others: int) -> Iterator[Checked]:
+        """Check files in this process and others, by so many threads of each."""
+        while len(self.others) < others:
+            self.others.append(OtherProcess(threads))
+        with ExitStack() as open_ones:
+            here = [open_ones.enter_context(LaneHere()) for _ in range(threads)]
+            by_turns = zip(here, *(other.lanes for other in self.others), strict=False)
+            yield from by_lanes(io, _batches(tasks), list(chain.from_iterable(by_turns)), let_go=self._end)
+
+    def _end(self) -> None:
+        """End the others, whatever they do."""
+        others, self.others = self.others, []
+        for other in others:
+            other.end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._end()
+
+
+class OtherProcess:
+    """Another process that opens files, in so many threads, and the lanes to it."""
+
+    def __init__(self, threads: int) -> None:
+        pairs = [Pipe() for _ in range(threads + 1)]
+        numbers = [theirs.fileno() for _, theirs in pairs]
+        self._control, *ours = (one for one, _ in pairs)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._why = ""
+        try:
+            # In a group of its own: Ctrl-C is for the process that began it, which ends it then.
+            self._process = subprocess.Popen(  # noqa: S603 - this interpreter
+                [sys.executable, "-I", "-c", _BEGIN, *map(str, numbers)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=numbers,
+                process_group=0,
+            )
+            self._control.send_bytes(pickle.dumps(([one for one in sys.path if isinstance(one, str)], sys.dont_write_bytecode)))
+        except OSError as e:
+            self._why = str(e)
+        finally:
+            for _, theirs in pairs:
+                theirs.close()
+        self.lanes = [_LaneThere(self, one) for one in ours]
+
+    def fate(self) -> str:
+        """Return how it ended."""
+        if self._process is None:
+            return self._why
+        try:
+            code = self._process.wait(_ENDS)
+        except subprocess.TimeoutExpired:
+            return "does not answer"
+        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+
+    @property
+    def pid(self) -> int:
+        """Its process id, 0 if it did not begin."""
+        return 0 if self._process is None else self._process.pid
+
+    def kill(self) -> None:
+        """End it, whatever it does."""
+        if self._process is not None:
+            self._process.kill()
+
+    def end(self) -> None:
+        """End it, and let go of what belongs to it; no lane is in use, or its answer is not wanted."""
+        self.kill()
+        self._control.close()
+        self.fate()
+
+
+class _LaneThere:
+    """Has another process open files, and does it itself where there is none.
+
+    ``works``: whether there is one, None until the first file.
+    """
+
+    def __init__(self, process: OtherProcess, pipe: Connection) -> None:
+        self._process, self._pipe = process, pipe
+        self.works: bool | None = None
+        self._sent: dict[int, FileSystem] = {}
+
+    def check(self, io: FileIO, tasks: Sequence[FileTask]) -> list[Checked]:
+        """Return what was found in each file."""
+        if self.works is None:
+            self.works = self._has_begun()
+        request = self._request(io, tasks) if self.works else None
+        if request is None:
+            with LaneHere() as here:
+                return here.check(io, tasks)
+        try:
+            self._pipe.send_bytes(request)
+            del request  # raw keys
+            found = json.loads(self._pipe.recv_bytes())
+            return [_understood(task, *one) for task, one in zip(tasks, found, strict=True)]
+        except (EOFError, OSError, ValueError, TypeError):
+            self.works = False
+            return self._lost(tasks)
+
+    def _has_begun(self) -> bool:
+        try:
+            if self._pipe.poll(_BEGINS) and self._pipe.recv_bytes() == READY:
+                return True
+        except (EOFError, OSError):
+            pass
+        self._process.kill()
+        _LOG.warning("a process of the audit did not begin (it %s): the others have its work", self._process.fate())
+        return False
+
+    def _request(self, io: FileIO, tasks: Sequence[FileTask]) -> bytes | None:
+        """Return what the process is told of files, None if one of them is nothing for another process."""
+        new: dict[int, FileSystem] = {}
+        asked = []
+        try:
+            for task in tasks:
+                filesystem, path = cast("ArrowFile", io.new_input(task.path)).place
+                if filesystem.type_name not in _KINDS:
+                    return None
+                number = id(filesystem)
+                if number not in self._sent:
+                    new[number] = self._sent[number] = filesystem
+                asked.append((number, path, task.plain()))
+            return pickle.dumps((new, asked))
+        except Exception:  # noqa: BLE001 - it is raised again, and said, where this process opens the file
+            for number in new:
+                del self._sent[number]
+            return None
+
+    def _lost(self, tasks: Sequence[FileTask]) -> list[Checked]:
+        self._process.kill()  # if it is there, and what it said is not to be understood
+        sentence = f"the process that opened it {self._process.fate()}; {_REMEDY}"
+        return [Checked(task.path, None, sentence) for task in tasks]
+
+
+def _understood(task: FileTask, code: object, sentence: object) -> Checked:
+    """Return what another process found.
+
+    Raises:
+        ValueError: it is nothing that a process finds.
+    """
+    if not isinstance(sentence, str) or not (code is None or (code in CODES and sentence)):
+        raise ValueError("another process does not say what it found")
+    return Checked(task.path, code, sentence)
+
+
+def _python_can_begin() -> bool:
+    """Whether this process's program is a Python interpreter, and not one that has Python inside, which would begin again as itself."""
+    named = Path(sys.executable or "").name.startswith(("python", "pypy"))
+    return os.name == "posix" and named and not getattr(sys, "frozen", False)
+
+
+def _batches(tasks: Iterable[FileTask]) -> Iterator[list[FileTask]]:
+    """Yield small files together, so that messages cost little."""
+    batch, cost = list[FileTask](), 0
+    for task in tasks:
+        batch.append(task)
+        cost += _cost(task)
+        if cost >= _BATCH:
+            yield batch
+            batch, cost = [], 0
+    if batch:
+        yield batch
+
+
+def _cost(task: FileTask) -> int:
+    """Return about how many bytes could be authenticated in the time that a file takes."""
+    return _OPENING + ((task.key.encrypted_length or 0) if task.every_byte else 0)
