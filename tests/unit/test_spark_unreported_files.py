@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from icelock.arrow.write.context import WriteContext
-from icelock.spark.driver.unreached import remove, unreported_files
+from icelock.spark.driver.unreached import files_of_write, remove
 
 OPERATION = "8c5d4ac2-7e43-4f3b-9d3c-1f6f4f0b3a11"
 
@@ -35,15 +35,15 @@ def folder(tmp_path):
 def test_files_of_the_operation_are_found_and_removed(io, folder):
     context = context_at(io, f"file://{folder}")
     names = {f"file://{folder}/data/day=1/0000{task}-{task + 1}-{OPERATION}-00001.parquet" for task in (0, 1)}
-    assert set(unreported_files(context)) == names
-    remove(io, unreported_files(context))
+    assert set(files_of_write(context)) == names
+    remove(io, files_of_write(context))
     assert [path.name for path in folder.rglob("*.parquet")] == ["00000-1-another-00001.parquet"]
 
 
 @pytest.mark.parametrize("io", [PyArrowFileIO(), FsspecFileIO({})], ids=["arrow", "fsspec"])
 def test_the_folder_is_that_of_write_data_path(io, folder):
     context = context_at(io, "file:///nowhere", **{"write.data.path": f"file://{folder}/data/day=1"})
-    assert len(unreported_files(context)) == 2
+    assert len(files_of_write(context)) == 2
 
 
 def test_a_storage_that_cannot_list_leaves_the_jobs_own_error(folder):
@@ -51,4 +51,4 @@ def test_a_storage_that_cannot_list_leaves_the_jobs_own_error(folder):
         def list_prefix(self, location):
             raise PermissionError(location)
 
-    assert unreported_files(context_at(Closed(), f"file://{folder}")) == []
+    assert files_of_write(context_at(Closed(), f"file://{folder}")) == []

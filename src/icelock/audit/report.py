@@ -6,12 +6,12 @@ Not here: how it is shown (``cli.audit``, ``audit.html``).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from icelock.audit.findings import Finding, Severity, Unseen
+from icelock.audit.findings import Finding, Unseen
 from icelock.audit.reached import Tally
 from icelock.shown import Described, Facts, Grid, utc
 
@@ -186,11 +186,6 @@ class AuditReport(Described):
             "verdict": self.verdict.value,
             "tables": [table.to_json() for table in self.tables],
         }
-
-
-def wrong_of(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings that are no notes."""
-    return [one for one in findings if one.severity is not Severity.NOTE]
 
 
 def _tally(tally: Tally) -> dict[str, int]:

@@ -33,7 +33,7 @@ def audit(  # noqa: PLR0913 - keywords
     progress: Progress | None = None,
     told: Told | None = None,
 ) -> AuditReport:
-    """Look whether everything of a table is encrypted and whole, and which keys open what; nothing is written.
+    """Check whether everything of a table is encrypted and intact, and which keys open what; nothing is written.
 
     Without a name all tables of the catalog, with that of a namespace its tables and those below it, in the order of their names. It reads
     what catalog, KMS and storage have, by none of the code that reads and writes tables.

@@ -70,7 +70,7 @@ def audit(
     most_findings: int,
     html: Path | None,
 ) -> None:
-    """Look whether all of a table is encrypted and whole, and which keys open what.
+    """Check whether all of a table is encrypted and intact, and which keys open what.
 
     NAME is CATALOG.NAMESPACE.TABLE, CATALOG.NAMESPACE or CATALOG. Nothing is written, and no key is shown.
     """

@@ -36,7 +36,7 @@ def completion(shell: str) -> None:
 
 def names_of_catalogs(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the catalogs of PyIceberg's configuration that begin so."""
-    return _items(name for name in configured_names() if name.startswith(incomplete))
+    return _items(_catalogs(incomplete))
 
 
 def names_of_tables(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -45,7 +45,7 @@ def names_of_tables(context: click.Context, _parameter: click.Parameter, incompl
     if catalog is None:
         catalog, dot, rest = incomplete.partition(".")
         if not dot:
-            return _items(f"{name}." for name in configured_names() if name.startswith(incomplete))
+            return _items(f"{name}." for name in _catalogs(incomplete))
         before = f"{catalog}."
     if catalog.lower() not in configured_names():
         return []
@@ -53,6 +53,11 @@ def names_of_tables(context: click.Context, _parameter: click.Parameter, incompl
         return _items([f"{before}{name}" for name in _below(catalog, rest)])
     except Exception:  # noqa: BLE001 - a catalog that is away has nothing to offer, and a prompt is no place for an error
         return []
+
+
+def _catalogs(incomplete: str) -> Iterator[str]:
+    """Yield the catalogs that begin so; PyIceberg's names are in lower case, however they are written."""
+    return (name for name in configured_names() if name.startswith(incomplete.lower()))
 
 
 def _items(names: Any) -> list[CompletionItem]:

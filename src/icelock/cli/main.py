@@ -24,7 +24,7 @@ from icelock.cli.output import drop_output, emit_error, fail, output_is_closed
 # A command's name, which is that of its module (if ``_MODULES`` has no other) and of the function in it, and what it does: the first
 # sentence of its help.
 COMMANDS: Final[Mapping[str, str]] = {
-    "audit": "Look whether all of a table is encrypted and whole, and which keys open what.",
+    "audit": "Check whether all of a table is encrypted and intact, and which keys open what.",
     "compact": "Put the small data files of TABLE together, cut large ones, and write those with many deleted rows without these.",
     "completion": "Print the script that lets a shell complete commands, options and names.",
     "convert": "Make an encrypted table of the plain TABLE, under its own name, in one commit; or what comes after that.",

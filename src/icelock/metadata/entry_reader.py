@@ -9,7 +9,7 @@ doubles the digits of a float (0.1 becomes 0.10000000149...), so blocks that may
 PyIceberg reads manifests and manifest lists of plain tables itself. It gets the same blocks, unpacked within the limits and checked
 (``checked_avro``).
 
-Not here: what the records hold (``metadata.manifest``), many entries at once (``plan.task.manifest_columns``).
+Not here: what the records hold (``metadata.manifest``), many entries at once (``plan.manifest_columns``).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
    Java reads. Older versions of icelock, and other writers, wrote what the schema says; so a block is first tried as one of Java's, with
    each length checked, then as one of theirs. No other bytes are accepted: see ``io.avro.check``.
 
-Not here: the values (``metadata.entry_reader``, ``plan.task.manifest_columns``, ``metadata.manifest_writer``).
+Not here: the values (``metadata.entry_reader``, ``plan.manifest_columns``, ``metadata.manifest_writer``).
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 A commit that writes a batch has the query's id and the batch's number in its snapshot's summary, under Java's names, so that a stream that
 goes from Java's writer to this one, or back, is known. An expiry takes that summary away. So the same commit sets a table property, one for
 each query, with the number and the snapshot's id. Of the summaries in the branch's history the newest counts; the property counts if there
-is none, unless its snapshot is still there: then the branch was rolled back behind it, and the batch is to be written again.
+is none, unless its snapshot is still there: then the branch was rolled back to before it, and the batch is to be written again.
 
-A query writes the batch behind the last one, or the last one again. A table that has a later batch than the one to be written is an error:
+A query writes the batch after the last one, or the last one again. A table that has a later batch than the one to be written is an error:
 the checkpoint was put back from a copy, or begins anew under an old id, or somebody set the mark. To pass over such a batch would lose
 rows, since what Spark plans again need not be what it planned then.
 

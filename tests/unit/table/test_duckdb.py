@@ -173,5 +173,5 @@ def test_a_dataset_is_read_by_scanners_only(two_files: Any) -> None:
     assert dataset.count_rows() == 20
     assert dataset.head(3).num_rows == 3
     for use in (lambda: dataset.filter(pc.field("id") > 1), lambda: dataset.sort_by("id")):
-        with pytest.raises(PolicyError, match="no dataset of files"):
+        with pytest.raises(PolicyError, match="not a dataset of files"):
             use()

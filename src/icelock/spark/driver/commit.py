@@ -1,12 +1,14 @@
 """The end of a job, in the driver: one snapshot, or files for the next job of the operation, or no file left.
 
-``commit``  1 the ticket is redeemed: from here on this module is responsible for the files, those that an earlier job staged included. It
-            also has the key that opens the messages. 2 each message opens as its task's. 3 the table is loaded again and must be the same
-            one; a new one is staged again. 4 the table's own transaction commits the files. It deletes them if the commit certainly
-            failed, keeps them if the outcome is unknown, and retries on other writers' commits without running a task again. 5 if a task
-            was retried, the files of its earlier attempts are deleted.
-``abort``   Spark calls it when tasks failed, and after a failed commit too. It deletes files only if the ticket was never redeemed: those
-            in messages, and those of killed tasks, which have this operation's id in their names.
+``commit_write``  1 the ticket is redeemed: from here on this module is responsible for the files, those that an earlier job staged too. It
+                  also has the key that opens the messages. 2 each message opens as its task's. 3 the table is loaded again and must be
+                  the same one; a new one is staged again. 4 the table's own transaction commits the files. It deletes them if the commit
+                  certainly failed, keeps them if the outcome is unknown, and retries on other writers' commits without running a task
+                  again. 5 if a task was retried, the files of its earlier attempts are deleted.
+``abort_write``   Spark calls it when tasks failed, and after a failed commit too. It deletes files only if the ticket was never redeemed:
+                  those in messages, and those of killed tasks, which have this operation's id in their names.
+
+In a classic session a job has no ticket, and ends by ``end_job`` or ``abort_job``.
 
 Not here: how a snapshot is made (``table.transaction``).
 """
@@ -25,7 +27,7 @@ from icelock.metadata.canonical_json import schema_json
 from icelock.spark.driver.result import result_of
 from icelock.spark.driver.stage import begin, stage
 from icelock.spark.driver.target import TargetFiles
-from icelock.spark.driver.unreached import paths_in, remove, remove_unreported, sweep, unreported_files
+from icelock.spark.driver.unreached import paths_in, remove, remove_all, remove_unreported, sweep
 from icelock.spark.sealed.job import Action, Job, Staged, put, put_result, take
 from icelock.spark.sealed.messages import FilesWritten, SealedFiles
 from icelock.spark.sealed.ticket import PlannedWrite, Ticket
@@ -86,7 +88,6 @@ def end_job(  # noqa: PLR0913 - what a job is, and what is known already
         return _ended(context, write, messages, staged, found, catalog, files)
     except EpochCommittedError as e:
         _logger.info("table %s: %s", write.job.table, e)
-        remove_unreported(context, ())
         return ChangeResult()
 
 
@@ -110,14 +111,15 @@ def _ended(  # noqa: PLR0913 - those of ``end_job``
         if job.epoch is not None:
             job.epoch.check(transaction.table_metadata, job.branch)
             if not done.files and job.action == Action.APPEND:
-                remove_unreported(context, ())
+                if done.retried:
+                    remove_all(context)
                 return ChangeResult()
         whole = stage(transaction, job, done, files)
         if job.epoch is not None:
             job.epoch.stage(transaction, job.branch)
     except BaseException:
         remove(context.io, [*(path for earlier in before for path in earlier.paths), *paths_in(job, messages)])
-        remove(context.io, unreported_files(context))  # of messages that do not open or are missing
+        remove_all(context)  # of messages that do not open or are missing
         raise
     made = [producer.snapshot_id for producer in transaction.staged.producers]
     metadata = transaction.commit_transaction().metadata

@@ -75,7 +75,7 @@ class JobsHere(Jobs):
         return self._catalog[0] if self._catalog is not None and time.monotonic() - self._catalog[1] < _FRESH_SECONDS else None
 
     def _table(self, job: Job) -> Table:
-        """Return the operation's table, as it was when it was loaded for the operation."""
+        """Return the operation's table; after a minute it is loaded again, with a new catalog."""
         catalog = self.catalog()
         if self._loaded is None:
             self._loaded = table_of(catalog, job.table)

@@ -103,7 +103,7 @@ class StreamSource(DataSourceStreamReader):
         """Return the files between two offsets, for tasks; errors as ``TableStream.batch``."""
         begin, self._end = offset(start), offset(end)
         stream = self.opened.now()
-        if self._end in {begin, BEGINNING} or (self.opened.rules.now and stream.is_behind(begin, self._end)):
+        if self._end in {begin, BEGINNING} or (self.opened.rules.now and stream.is_after(begin, self._end)):
             return [StreamSplit([], None)]
         scan = stream.batch(begin, self._end, ["*"])
         table = self.opened.table

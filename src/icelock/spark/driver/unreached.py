@@ -27,7 +27,7 @@ def sweep(context: WriteContext) -> None:
     """Delete all files of an operation, those that killed tasks may still write too."""
     for wait in _SWEEPS:
         time.sleep(wait)
-        remove(context.io, unreported_files(context))
+        remove_all(context)
 
 
 def remove(io: FileIO, locations: Iterable[str]) -> None:
@@ -37,14 +37,19 @@ def remove(io: FileIO, locations: Iterable[str]) -> None:
         _logger.debug("files of a failed write are left, they belong to no table: %s", ", ".join(left))
 
 
+def remove_all(context: WriteContext) -> None:
+    """Delete the files of a write, reported or not."""
+    remove(context.io, files_of_write(context))
+
+
 def remove_unreported(context: WriteContext, reported: Iterable[str]) -> None:
     """Delete the files of a write that no message reported: those of earlier attempts of its tasks."""
     known = set(reported)
-    remove(context.io, (location for location in unreported_files(context) if location not in known))
+    remove(context.io, (location for location in files_of_write(context) if location not in known))
 
 
-def unreported_files(context: WriteContext) -> list[str]:
-    """Return files with a write's id, if the storage can list: killed tasks leave files that no message reports."""
+def files_of_write(context: WriteContext) -> list[str]:
+    """Return the files with a write's id, if the storage can list: killed tasks leave files that no message reports."""
     folder = context.properties.get("write.data.path", f"{context.location.rstrip('/')}/data")
     try:
         files = list_files(context.io, folder)

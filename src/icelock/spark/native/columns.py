@@ -57,7 +57,7 @@ _YEARS: Final = range(1, 10000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """The columns of the files of one partition spec.
+    """The columns of one group of files (``native.plan.Group``).
 
     ``wanted`` is the scan's schema with the filter's columns, ``constants`` are field ids of columns whose values the plan has.
     """

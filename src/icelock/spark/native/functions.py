@@ -1,8 +1,8 @@
 """Filters on catalog functions of a column, such as ``days(ts) = date'2020-01-01'``, as ``FunctionFilters.java`` writes them.
 
 Years, months, days, hours and ``truncate`` keep the order of values, so what compares them with a value is a range of the column:
-manifests, partitions and metrics of files prune by it, however the table is partitioned. A bucket is none; it prunes the files of tables
-that are partitioned by the very function.
+manifests, partitions and metrics of files prune by it, however the table is partitioned. ``bucket`` keeps no order: it
+prunes the files of tables that are partitioned by the same function, and no others.
 
 Not here: other filters (``spark.native.filters``), what the functions return (``CatalogFunctions.java``).
 """

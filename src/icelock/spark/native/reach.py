@@ -24,10 +24,10 @@ def foreign_storage(scan: DataScan) -> str | None:
 def unreachable(spark: SparkSession, tasks: Sequence[ScanTask]) -> str | None:
     """Return why the JVM does not reach a table's storage as Python does, or None."""
     jvm: Any = spark._jvm  # noqa: SLF001
-    by_scheme = {task.path.partition("://")[0] if "://" in task.path else task.path.partition(":/")[0]: task for task in tasks}
+    by_scheme = {_scheme(task.path): task for task in tasks}
     for scheme, task in by_scheme.items():
-        if scheme in _LOCAL_SCHEMES or scheme == task.path:
-            odd = next((task.path for task in tasks if not task.path.isascii()), None)
+        if scheme in _LOCAL_SCHEMES:
+            odd = next((one.path for one in tasks if not one.path.isascii() and _scheme(one.path) in _LOCAL_SCHEMES), None)
             reason = None if odd is None else _unnamed(jvm, odd)
             if reason is not None:
                 return reason
@@ -40,6 +40,12 @@ def unreachable(spark: SparkSession, tasks: Sequence[ScanTask]) -> str | None:
         if found != task.file_size:
             return f"Hadoop in this session sees {found} bytes in {task.path}, not {task.file_size}"
     return None
+
+
+def _scheme(path: str) -> str:
+    """Return the scheme of a location as text; none is an empty one."""
+    before, mark, _ = path.partition(":/")
+    return before if mark and "/" not in before else ""
 
 
 def _unnamed(jvm: Any, path: str) -> str | None:

@@ -4,7 +4,7 @@ The files are one relation for each set of constant columns; the relations are u
 delete files. Spark's reader reads nothing without the Java classes (a Connect session), nor columns that it cannot return
 (``spark.native.columns``), nor a storage that the JVM does not reach.
 
-Not here: files (``spark.native.plan``), the Java side (``spark.jvm.native``), who reads the other files (``read_table``).
+Not here: files (``spark.native.plan``), the Java side (``spark.jvm.native``), who reads the other files (``spark.driver.scan_rows``).
 """
 
 from __future__ import annotations

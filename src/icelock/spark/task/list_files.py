@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from icelock.spark.sealed.splits import open_split
+from icelock.spark.sealed.splits import open_splits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,11 +96,6 @@ def open_manifests(key: bytes, rows: Iterable[pa.RecordBatch]) -> Iterator[Manif
 
     for split in open_splits(key, rows):
         yield ManifestFile.from_args(**split)
-
-
-def open_splits(key: bytes, rows: Iterable[pa.RecordBatch]) -> Iterator[Any]:
-    """Yield what is in sealed rows; one that was changed is an IntegrityError."""
-    return (open_split(key, value.as_py()) for batch in rows for value in batch.column(0))
 
 
 def chunks(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from icelock.spark.sealed.splits import sealed_rows
-from icelock.spark.task.list_files import ListPlan, chunks, open_manifests, open_splits
+from icelock.spark.sealed.splits import open_splits, sealed_rows
+from icelock.spark.task.list_files import ListPlan, chunks, open_manifests
 from icelock.spark.task.splits import delete_of, plain_delete
 
 if TYPE_CHECKING:

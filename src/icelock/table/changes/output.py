@@ -31,7 +31,6 @@ _MOST_WAITING: Final = 1 << 20
 _LEAST_WAITING: Final = 1 << 12
 _UNPACKED: Final = 4  # bytes in memory for one in a file, roughly
 _CHANGE_SCHEMA: Final = output_schema(Schema(*CHANGE_COLUMNS))
-_NO_PAIR: Final = pa.scalar(None, pa.int64())
 
 
 class Columns:

@@ -49,7 +49,8 @@ def snapshot_summary(
 ) -> Summary:
     """Return the summary of a snapshot that adds and removes these data and delete files.
 
-    ``properties`` are the writer's own entries (``guard.check_summary``); ``parent`` is the parent's summary, if there is one.
+    ``properties`` are the writer's own entries (``table.guard.snapshots.check_summary``); ``parent`` is the parent's summary, if there is
+    one.
     """
     added, removed = list(added), list(removed)
     counts = [_count(added), _count(removed)]

@@ -35,7 +35,8 @@ def check_conversion(plain: TableMetadata, staged: TableMetadata, *, table: str)
     """Compare the encrypted table to commit with the plain one, or with one that is encrypted and has plain files.
 
     Raises:
-        PolicyError: the other is not it, encrypted, with new snapshots only; or keys of the encrypted one would change.
+        PolicyError: what is to be committed is not the plain table, encrypted, with new snapshots only; or keys of an encrypted one would
+            change.
         KeyUnavailableError: see ``table.guard.snapshots.check_keys``.
     """
     if not is_encrypted(staged) or names.ENCRYPTION_KEY_ID not in staged.properties:
@@ -82,7 +83,8 @@ def check_undo(encrypted: TableMetadata, plain: TableMetadata, *, table: str) ->
     """Compare the plain table to go back to with the encrypted one that was made of it.
 
     Raises:
-        PolicyError: the one was not converted, or the removal of its plain files was begun, or the other is not plain, or another table.
+        PolicyError: the encrypted table was not converted, or the removal of its plain files has begun; or the plain one is encrypted, or
+            another table.
     """
     origin = PlainOrigin.of(encrypted.properties)
     if not is_encrypted(encrypted) or origin is None or origin.removing:

@@ -71,7 +71,7 @@ def check_new_table(properties: Mapping[str, str], format_version: int, *, table
 
     Raises:
         PolicyError: misspelt or invalid ``encryption.*`` settings, encryption below format version 3, a reserved name, an invalid
-            location for files, a setting of commits that is no number, or a policy of ``optimize`` that is none.
+            location for files, a setting of commits that is not a number, or an invalid policy of ``optimize``.
     """
     names.check_table_properties(properties)
     names.check_misplaced(properties)

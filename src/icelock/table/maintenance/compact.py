@@ -10,7 +10,7 @@
 Killed at any time, the table has the rows that it had: committed groups are done, and what was written for others are leftovers
 (``icelock.maintenance.leftovers``). A second call finds what is left to do. Old files stay for older snapshots, until these expire.
 
-Source: Java RewriteDataFilesSparkAction (1.12). Not here: Spark (``spark.driver.compact``).
+Source: Java RewriteDataFilesSparkAction (1.12). Not here: Spark (``spark.driver.compact_here``).
 """
 
 from __future__ import annotations

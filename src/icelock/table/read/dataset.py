@@ -65,7 +65,7 @@ class ScanDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
         yield WholeDataset(self)
 
     def _refuse(self, *_arguments: Any, **_options: Any) -> NoReturn:
-        raise PolicyError("an encrypted table is no dataset of files: use scanner(columns=.., filter=..), or the scan's own methods")
+        raise PolicyError("a scan of a table is not a dataset of files: use scanner(columns=.., filter=..), or the scan's own methods")
 
     filter = join = join_asof = replace_schema = sort_by = _refuse
 

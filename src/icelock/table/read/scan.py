@@ -1,4 +1,4 @@
-"""Scans of a table with keys: PyIceberg's planning, our reading.
+"""Scans of a table: which files (``plan``), and their rows (``arrow.read``), by PyIceberg's methods.
 
 Schema of a scan, as in Java (case J-08): without a snapshot, or on a branch, the table's current schema; with a snapshot id, or on a tag,
 the schema of that snapshot. Metadata columns (``metadata.metadata_columns``) follow the others if they are named; ``*`` does not name them,

@@ -154,19 +154,19 @@ class TableStream:
         """
         rules = self._rules
         if rules.after is not None:
-            return self._behind(self._history[self._option_place(rules.after)])
+            return self._after(self._history[self._option_place(rules.after)])
         if not self._history:
             return BEGINNING
         if rules.now:
-            return self._behind(self._history[-1])
+            return self._after(self._history[-1])
         return self._first()
 
     def end(self) -> StreamOffset:
         """Return the end of all there is now, whatever a batch begins with; what cannot be read is an error of the batch."""
         return StreamOffset(self._history[-1].snapshot_id, _WHOLE) if self._history else BEGINNING
 
-    def is_behind(self, offset: StreamOffset, other: StreamOffset) -> bool:
-        """Whether an offset lies behind another one; not if a snapshot of theirs is no longer in the history."""
+    def is_after(self, offset: StreamOffset, other: StreamOffset) -> bool:
+        """Whether an offset comes after another one; not if a snapshot of theirs is no longer in the history."""
         places = {snapshot.snapshot_id: place for place, snapshot in enumerate(self._history)}
         if offset.snapshot_id not in places or other.snapshot_id not in places:
             return False
@@ -243,13 +243,13 @@ class TableStream:
         if oldest.timestamp_ms > since and not _has_only_its_own(oldest):
             raise PolicyError(
                 f"table {self._name}: option {FROM_TIMESTAMP} is {since}, and the oldest snapshot that was not expired is of "
-                f"{oldest.timestamp_ms}: what was appended in between cannot be told. Begin at {oldest.timestamp_ms}; "
+                f"{oldest.timestamp_ms}: what was appended in between cannot be determined. Begin at {oldest.timestamp_ms}; "
                 "or without the option, with all rows that the table had then"
             )
         found = next((snapshot for snapshot in self._history if snapshot.timestamp_ms >= since), None)
         return BEGINNING if found is None else StreamOffset(found.snapshot_id, 0)
 
-    def _behind(self, snapshot: Snapshot) -> StreamOffset:
+    def _after(self, snapshot: Snapshot) -> StreamOffset:
         appended = _operation(snapshot) == Operation.APPEND
         return StreamOffset(snapshot.snapshot_id, max(_PASSED, len(self._added(snapshot, scan_all=False)) if appended else 0))
 
@@ -276,11 +276,11 @@ class TableStream:
         found = self._found(snapshot_id)
         if found is None:
             known = self._metadata.snapshot_by_id(snapshot_id)
-            why = "it was expired, or the checkpoint is of another table" if known is None else "the branch was rolled back behind it"
+            why = "it was expired, or the checkpoint is of another table" if known is None else "the branch was rolled back to before it"
             raise PolicyError(
                 f"table {self._name}: {who} snapshot {snapshot_id}, which is not in the history of branch {self._rules.branch} "
                 f"({self._begins()}): {why}. What came after it may be missing in the stream: begin with a new checkpoint, and "
-                f"{START_SNAPSHOT}, {FROM_TIMESTAMP} or all rows (none of both). Keep snapshots longer than a stream stands still: "
+                f"{START_SNAPSHOT}, {FROM_TIMESTAMP} or all rows (neither of them). Keep snapshots longer than a stream may be stopped: "
                 "history.expire.max-snapshot-age-ms"
             )
         return found
@@ -316,7 +316,7 @@ class TableStream:
             return ""
         return (
             f"snapshot {snapshot.snapshot_id} is of operation {'unknown' if operation is None else operation.value}, and a stream has "
-            f"appended rows only. {f'To pass over such snapshots, set {option}=true; or begin' if option else 'Begin'} behind it, "
+            f"appended rows only. {f'To pass over such snapshots, set {option}=true; or begin' if option else 'Begin'} after it, "
             f"with a new checkpoint and {START_SNAPSHOT}={snapshot.snapshot_id}"
         )
 

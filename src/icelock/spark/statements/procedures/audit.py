@@ -25,7 +25,7 @@ def _audit(call: Call) -> Sequence[Sequence[Any]]:
 
 PROCEDURES: Final[Mapping[str, Procedure]] = {
     "audit": Procedure(
-        description="Look whether all of a table is encrypted and whole; no row: it is",
+        description="Check whether all of a table is encrypted and intact; no row: it is",
         parameters={"table": "string"},
         optional={"depth": "string", "snapshots": "string"},
         result="severity string not null, code string, what string not null, sentence string not null, remedy string, findings_of_code int",
