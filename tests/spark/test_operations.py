@@ -272,7 +272,7 @@ def test_wrong_options_change_nothing(spark, spark_lake):
     """More of them: test_operation_steps.py."""
     spark_lake.catalog().create_table("db.t", people().schema, properties=KEYED)
     files = spark_lake.files()
-    with pytest.raises(PySparkException, match=r"^unknown option .overwrite-filters. of a write; did you mean .overwrite-filter."):
+    with pytest.raises(PolicyError, match=r"^unknown option .overwrite-filters. of a write; did you mean .overwrite-filter."):
         write(frame(spark, 100, 3, 1), "overwrite", **{"Overwrite-Filters": "id = 1"})
     assert spark_lake.files() == files
 

@@ -211,7 +211,7 @@ def test_a_read_with_the_users_schema_is_not_known(spark, table):
     rows = spark.read.format("icelock").schema("id bigint, name string, city string").load(TABLE)
     with pytest.raises(PolicyError, match="validate-from-snapshot-id"):
         WRITES["overwrite"](rows)
-    with pytest.raises(PySparkException, match="validate-from-snapshot-id"):
+    with pytest.raises(PolicyError, match="validate-from-snapshot-id"):
         WRITES["format"](rows)
     assert ids(table) == list(range(10))
 

@@ -22,7 +22,7 @@ HOOKS = {
     "CatalogFunctions": "test_functions.py::test_in_queries",
     "ColumnFunctions": "test_native_equality.py::test_values_are_compared_as_the_arrow_engine_compares_them",
     "CountedRows": "test_native_count.py::test_counts_of_all_rows_read_no_file",
-    "DefaultSource": "test_streams_format.py::test_out_of_a_table_and_into_another_once",  # Spark looks for a class of this name first
+    "DefaultSource": "test_write_format.py::test_the_users_process_commits",  # Spark looks for a class of this name first
     "DeletedPositions": "test_delete_statements.py::test_places_of_all_tasks_come_together",
     "DeletedRows": "test_delete_statements.py::test_places_of_all_tasks_come_together",
     "Failure": "test_errors.py::test_each_action_says_which_file_was_changed",

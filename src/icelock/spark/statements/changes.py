@@ -24,7 +24,7 @@ from icelock.spark.driver.target import described
 from icelock.spark.native.filters import exact_filter_of, pruning_filter
 from icelock.spark.sealed.job import MAIN, Action, Job, Purpose
 from icelock.spark.settings.options import TABLE
-from icelock.spark.settings.write_options import WriteOptions, distribution_options
+from icelock.spark.settings.write_options import OVERWRITE_FILTER, OVERWRITE_MODE, ROWS_READ, WriteOptions, distribution_options
 from icelock.spark.statements import plain_tables
 from icelock.spark.statements.asked import Answer, Asked, StatementSession
 from icelock.spark.statements.definitions import create_table as create_empty_table
@@ -40,21 +40,34 @@ if TYPE_CHECKING:
 
 def write(session: StatementSession, loaded: LoadedTable, asked: Asked) -> None:
     """Add rows to a table, or put them in the place of others."""
-    mode, replaced = asked["mode"], _replaced(loaded, asked)
+    session.results.put(_insert(loaded, asked["options"], session.rows(asked.given), _replaced(loaded, asked)))
+
+
+def _insert(loaded: LoadedTable, options: Mapping[str, str], rows: DataFrame, replaced: BooleanExpression | None) -> ChangeResult:
+    """Add rows, in the place of those that a filter finds, or of the partitions that get rows (``replaced`` is None)."""
     if isinstance(loaded.table, PlainTable):
-        given = plain_tables.PlainWrite.of(loaded.name, asked["options"], loaded.at.branch)
-        session.results.put(plain_tables.insert(loaded.table, session.rows(asked.given), given, replaced))
-        return
-    writer = TableWriter(session.rows(asked.given), str(loaded.name), loaded.table).options(**asked["options"])
+        given = plain_tables.PlainWrite.of(loaded.name, options, loaded.at.branch)
+        return plain_tables.insert(loaded.table, rows, given, replaced)
+    writer = TableWriter(rows, str(loaded.name), loaded.table).options(**options)
     if loaded.at.branch is not None:
         writer.option("branch", loaded.at.branch)
-    if mode == "append":
-        result = writer.append()
-    elif replaced is None:
-        result = writer.overwritePartitions()
-    else:
-        result = writer.overwrite(replaced)
-    session.results.put(result)
+    if replaced is None:
+        return writer.overwritePartitions()
+    return writer.append() if replaced == AlwaysFalse() else writer.overwrite(replaced)
+
+
+def save(session: StatementSession, loaded: LoadedTable, asked: Asked) -> None:
+    """Write rows as ``df.write.format("icelock")`` asks: the table's columns are found by their names, as everywhere in this format."""
+    given = {name: value for name, value in asked["options"].items() if name.lower() not in {"path", TABLE, ROWS_READ}}
+    _, known = distribution_options(given)
+    options = WriteOptions.parse({**known, TABLE: str(loaded.name)}, overwrite=asked["overwrite"])
+    others = {name: value for name, value in given.items() if name.lower() not in {OVERWRITE_FILTER, OVERWRITE_MODE}}
+    replaced: BooleanExpression | None = options.overwrite_filter or AlwaysTrue()
+    if not asked["overwrite"]:
+        replaced = AlwaysFalse()
+    elif options.dynamic and loaded.table.spec().fields:  # a table without partitions is one
+        replaced = None
+    session.results.put(_insert(loaded, others, session.rows(asked.given), replaced))
 
 
 def _replaced(loaded: LoadedTable, asked: Asked) -> BooleanExpression | None:
@@ -204,6 +217,7 @@ def refuse_change(_session: StatementSession, loaded: LoadedTable, asked: Asked)
 CHANGES: Final = {
     "refuse change": refuse_change,
     "write": write,
+    "save": save,
     "delete": delete_where,
     "change": change_rows,
     "can select": can_select,
