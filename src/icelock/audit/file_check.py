@@ -7,7 +7,7 @@ there are (``audit.walk``), other processes (``audit.processes``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -118,7 +118,7 @@ def by_lanes(
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 for one in done:
                     yield from one.result()
-        for one in running:
+        for one in as_completed(running):
             yield from one.result()
     except BaseException:
         let_go()

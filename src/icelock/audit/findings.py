@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 import threading
+from bisect import insort
 from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
@@ -140,15 +141,15 @@ class Unseen:
 
 
 class Findings:
-    """Findings of a table as they come, from any thread; at most ``most`` of each code are kept."""
+    """Findings of a table, from any thread. Of each code ``most`` are kept: those of the first names, in whatever order they come."""
 
     def __init__(self, most: int, *, catalog: str = "", table: str = "") -> None:
         self._most = most
         self._catalog, self._table = catalog, table
         self._lock = threading.Lock()
-        self.kept: list[Finding] = []
+        self._kept: dict[str, list[tuple[str, str]]] = {}
         self.counts: Counter[str] = Counter()
-        self.unseen: list[Unseen] = []
+        self._unseen: list[tuple[str, str]] = []
         self.unseen_count = 0
 
     def add(self, code: str, what: str, sentence: str) -> None:
@@ -161,15 +162,22 @@ class Findings:
         del severity
         with self._lock:
             self.counts[code] += 1
-            if self.counts[code] <= self._most:
-                self.kept.append(Finding(code=code, what=what, sentence=sentence, catalog=self._catalog, table=self._table))
+            self._keep(self._kept.setdefault(code, []), (what, sentence))
 
     def could_not_look(self, what: str, why: str) -> None:
         """Keep what could not be looked at."""
         with self._lock:
             self.unseen_count += 1
-            if len(self.unseen) < self._most:
-                self.unseen.append(Unseen(what=what, why=why))
+            self._keep(self._unseen, (what, why))
+
+    def _keep(self, kept: list[tuple[str, str]], one: tuple[str, str]) -> None:
+        insort(kept, one)
+        del kept[self._most :]
+
+    @property
+    def unseen(self) -> list[Unseen]:
+        """What could not be looked at, in the order of its names."""
+        return [Unseen(what=what, why=why) for what, why in self._unseen]
 
     def number(self, *severities: Severity) -> int:
         """Return how many findings there are of these severities."""
@@ -178,4 +186,9 @@ class Findings:
     def in_order(self) -> list[Finding]:
         """Return the kept ones, the worst first, then by code and what they are about."""
         rank = {severity: place for place, severity in enumerate(Severity)}
-        return sorted(self.kept, key=lambda one: (rank[one.severity], one.code, one.what))
+        kept = (
+            Finding(code=code, what=what, sentence=sentence, catalog=self._catalog, table=self._table)
+            for code, found in self._kept.items()
+            for what, sentence in found
+        )
+        return sorted(kept, key=lambda one: (rank[one.severity], one.code, one.what, one.sentence))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
 _LOG: Final = logging.getLogger(__name__)
-WORTH: Final = 512 << 20  # bytes: a process more takes 0.25 s of CPU before its first file, in which this one authenticates as much
+WORTH: Final = 1 << 30  # bytes: a process more takes 0.3 s before its first file, in which this one authenticates half as much
 _OPENING: Final = 1 << 20  # of which opening a file takes as much CPU
 _BATCH: Final = 16 << 20
 _BEGINS: Final = 60.0  # seconds

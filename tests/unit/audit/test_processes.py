@@ -17,8 +17,10 @@ from pathlib import Path
 import pytest
 from pyiceberg.io import FileIO
 
+from icelock.audit import processes
 from icelock.audit.cpus import usable_cpus
 from icelock.audit.file_check import Checked, FileTask, check_files
+from icelock.audit.findings import Findings
 from icelock.audit.processes import CheckByProcesses, OtherProcess
 from icelock.io.storage import ArrowFileIO
 from tests.helpers.places import python_path
@@ -108,8 +110,9 @@ def test_an_answer_that_is_none_is_not_taken_for_sound(patient: Patient, own: El
         assert "the process that opened it" in found.sentence, answer
 
 
-def test_ctrl_c_ends_a_process_that_hangs(patient: Patient) -> None:
+def test_ctrl_c_ends_a_process_that_hangs(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is stopped, so that nothing but SIGKILL reaches it, and has files that are waited for."""
+    monkeypatch.setattr(processes, "_BATCH", 1)  # so that both have files
     with CheckByProcesses(processes=2, worth=0) as check:
         assert look(patient.file, "bytes", check=check).verdict == "sound"
         (other,) = check.others
@@ -210,6 +213,18 @@ def test_tables_that_are_small_begin_one_together(patient: Patient) -> None:
         assert not check.others
         assert look(patient.file, "open", check=check).verdict == "sound"
         assert len(check.others) == 1
+
+
+def test_a_report_does_not_depend_on_what_was_found_first() -> None:
+    """Processes and threads end in any order: the first three names are kept."""
+    reports = []
+    for order in ("abcde", "edcba", "cadbe"):
+        findings = Findings(3)
+        for what in order:
+            findings.add("file-missing", what, "is gone")
+            findings.could_not_look(what, "no right")
+        reports.append(([one.what for one in findings.in_order()], [one.what for one in findings.unseen], findings.unseen_count))
+    assert reports == [(["a", "b", "c"], ["a", "b", "c"], 5)] * 3
 
 
 @pytest.mark.parametrize(
