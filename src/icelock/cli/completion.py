@@ -17,9 +17,17 @@ from click.shell_completion import CompletionItem, get_completion_class
 _FILE: Final = ".pyiceberg.yaml"
 _HOME: Final = "PYICEBERG_HOME"
 _VARIABLE: Final = "pyiceberg_catalog__"
-# Click's bash puts a space behind each word: behind a catalog or a namespace it would be in the way.
+# Click's bash and zsh put a space behind each word: behind a catalog or a namespace it would be in the way. Fish puts none behind a dot.
 _ADDS: Final = "COMPREPLY+=($value)"
-_NO_SPACE: Final = f"{_ADDS}\n            [[ $value == *. ]] && compopt -o nospace"
+_ADDS_IN_ZSH: Final = "compadd -U -V unsorted -a completions"
+_NO_SPACE: Final = {
+    _ADDS: f"{_ADDS}\n            [[ $value == *. ]] && compopt -o nospace",
+    _ADDS_IN_ZSH: (
+        'local -a whole=("${(@)completions:#*.}") begun=("${(@M)completions:#*.}")\n'
+        "        compadd -U -V unsorted -S '' -a begun\n"
+        "        compadd -U -V unsorted -a whole"
+    ),
+}
 
 
 @click.command()
@@ -27,11 +35,15 @@ _NO_SPACE: Final = f"{_ADDS}\n            [[ $value == *. ]] && compopt -o nospa
 def completion(shell: str) -> None:
     """Print the script that lets a shell complete commands, options and names.
 
-    In ~/.bashrc or ~/.zshrc: eval "$(icelock completion bash)", or zsh. In ~/.config/fish/config.fish: icelock completion fish | source.
+    In ~/.bashrc: eval "$(icelock completion bash)". In ~/.zshrc, behind compinit: eval "$(icelock completion zsh)". In
+    ~/.config/fish/config.fish: icelock completion fish | source.
     """
     kind: Any = get_completion_class(shell)
     made = kind(None, {}, "icelock", "_ICELOCK_COMPLETE")  # the script depends on the names only
-    click.echo((made.source_template % made.source_vars()).replace(_ADDS, _NO_SPACE).strip())
+    script = made.source_template % made.source_vars()
+    for line, instead in _NO_SPACE.items():
+        script = script.replace(line, instead)
+    click.echo(script.strip())
 
 
 def names_of_catalogs(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
