@@ -27,6 +27,7 @@ PLAIN: Final = "tblproperties ('icelock.plain' = 'true', 'format-version' = '2')
 WRITES: Final = "is plain, and catalog test writes encrypted tables"
 MAKES: Final = "would be plain"
 STAYS: Final = "is encrypted, and stays so when it is replaced"
+NOT_REPLACED: Final = "is plain, and icelock replaces encrypted tables only"
 NO_MERGE: Final = "is plain, and PyIceberg, which writes plain tables"
 MERGE: Final = "on t.id = s.id when matched then update set name = s.name when not matched then insert *"
 MERGED_E: Final = {1: "told-to-nobody-1", **P}
@@ -41,6 +42,16 @@ CASES: Final[tuple[tuple[str, str, tuple[str, Rows] | str, tuple[str, Rows] | st
     ("create table test.db.c like test.db.p", "c", "PARSE_SYNTAX_ERROR", "PARSE_SYNTAX_ERROR"),
     (f"create or replace table test.db.e {KEY} as select * from test.db.p", "e", ("encrypted", P), ("encrypted", P)),
     (f"create or replace table test.db.e {PLAIN} as select * from test.db.p", "e", STAYS, STAYS),
+    (f"replace table test.db.e {KEY} as select * from test.db.p", "e", ("encrypted", P), ("encrypted", P)),
+    ("create or replace table test.db.e as select * from test.db.p", "e", ("encrypted", P), ("encrypted", P)),
+    (f"create or replace table test.db.p {KEY} as select * from test.db.e", "p", NOT_REPLACED, NOT_REPLACED),
+    (f"create or replace table test.db.p {PLAIN} as select * from test.db.e", "p", NOT_REPLACED, NOT_REPLACED),
+    (f"create or replace table test.db.p {PLAIN} as select * from test.db.p", "p", NOT_REPLACED, NOT_REPLACED),
+    (f"create or replace table test.db.c {PLAIN} as select * from test.db.e", "c", MAKES, MAKES),
+    ("replace e", "e", ("encrypted", P), ("encrypted", P)),
+    ("createOrReplace e plain", "e", STAYS, STAYS),
+    ("createOrReplace p", "p", NOT_REPLACED, NOT_REPLACED),
+    ("replace p plain", "p", NOT_REPLACED, NOT_REPLACED),
     ("insert into test.db.e select * from test.db.p where id = 9", "e", ("encrypted", E | {9: "p9"}), ("encrypted", E | {9: "p9"})),
     ("insert into test.db.p select * from test.db.e where id = 1", "p", WRITES, ("plain", P | {1: E[1]})),
     ("insert overwrite test.db.e select * from test.db.p", "e", ("encrypted", P), ("encrypted", P)),
@@ -52,6 +63,15 @@ CASES: Final[tuple[tuple[str, str, tuple[str, Rows] | str, tuple[str, Rows] | st
     ("writeTo e", "e", ("encrypted", E | {9: "p9"}), ("encrypted", E | {9: "p9"})),
     ("writeTo p", "p", WRITES, ("plain", P | {1: E[1]})),
 )
+# What DataFrameWriterV2 does: rows of a table, those of a filter, into another one.
+WRITERS: Final[dict[str, tuple[str, str, str, Callable[[Any], Any]]]] = {
+    "writeTo e": ("p", "id = 9", "e", lambda writer: writer.append()),
+    "writeTo p": ("e", "id = 1", "p", lambda writer: writer.append()),
+    "replace e": ("p", "true", "e", lambda writer: writer.replace()),
+    "createOrReplace e plain": ("p", "true", "e", lambda writer: writer.tableProperty("icelock.plain", "true").createOrReplace()),
+    "createOrReplace p": ("e", "true", "p", lambda writer: writer.tableProperty("encryption.key-id", "keyA").createOrReplace()),
+    "replace p plain": ("e", "true", "p", lambda writer: writer.tableProperty("icelock.plain", "true").replace()),
+}
 
 
 class Mixed:
@@ -72,11 +92,10 @@ class Mixed:
 
     def run(self, statement: str) -> str:
         """Run a statement; return what it is refused with, or nothing."""
-        writes = {"writeTo e": ("p", "id = 9", "e"), "writeTo p": ("e", "id = 1", "p")}
         try:
-            if statement in writes:
-                source, chosen, target = writes[statement]
-                self.spark.table(f"test.db.{source}").where(chosen).writeTo(f"test.db.{target}").append()
+            if statement in WRITERS:
+                source, chosen, target, write = WRITERS[statement]
+                write(self.spark.table(f"test.db.{source}").where(chosen).writeTo(f"test.db.{target}").using("iceberg"))
             else:
                 self.spark.sql(statement).collect()
         except Exception as e:  # noqa: BLE001 - the message is compared

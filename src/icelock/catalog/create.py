@@ -258,7 +258,10 @@ class TableCreation(NamedTables):
         table = self.load_table(identifier)
         name = ".".join(table.name())
         if not isinstance(table, Table) or not is_encrypted(table.metadata):
-            raise PolicyError(f"table {name} is plain, and icelock replaces encrypted tables only: create an encrypted one, or use Java")
+            raise PolicyError(
+                f"table {name} is plain, and icelock replaces encrypted tables only: icelock convert makes it an encrypted one; or drop "
+                "it, and create one of that name"
+            )
         if location is not None and location.rstrip("/") != table.location().rstrip("/"):
             raise PolicyError(
                 f"table {name} is encrypted: moving it from {table.location()} to {location} is not supported; leave the location out"

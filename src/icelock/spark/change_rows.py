@@ -160,7 +160,7 @@ def add_files(  # noqa: PLR0913 - as those above
     """
     if not reencrypt:
         raise PolicyError(
-            f"table {table} is encrypted, so it cannot take plain files: reencrypt=True reads them and writes their rows encrypted"
+            f"table {table}: encrypted tables take no plain files as they are: reencrypt=True reads them and writes their rows encrypted"
         )
     names = [paths] if isinstance(paths, str) else list(paths)
     skipped = [name for name in names if name.rstrip("/").rpartition("/")[2].startswith(("_", "."))]
