@@ -125,8 +125,8 @@ def schema_object(schema: Schema) -> dict[str, Any]:
 
 
 def schema_json(schema: Schema) -> str:
-    """Return a PyIceberg schema as text, for ``metadata.column_types.schema_from_json``."""
-    return dumps(schema_object(schema))
+    """Return a PyIceberg schema as text, for ``metadata.column_types.schema_from_json``; made once for each: manifests have it too."""
+    return _SCHEMA_TEXTS(schema)[0]
 
 
 def spec_object(spec: PartitionSpec) -> dict[str, Any]:
@@ -231,8 +231,9 @@ def _kept(written: Callable[[Any], dict[str, Any]]) -> Callable[[Any], tuple[str
     return KeptByIdentity(texts).of
 
 
+_SCHEMA_TEXTS: Final = _kept(schema_object)
 _PARTS: Final = (
-    ("schemas", "schemas", _kept(schema_object)),
+    ("schemas", "schemas", _SCHEMA_TEXTS),
     ("partition-specs", "partition_specs", _kept(spec_object)),
     ("encryption-keys", "encryption_keys", _kept(EncryptedKey.to_json)),
     ("snapshots", "snapshots", _kept(_snapshot)),

@@ -105,6 +105,7 @@ def test_a_version_makes_the_text_of_what_is_new(monkeypatch: pytest.MonkeyPatch
     canonical_json(more)
     metadata_hash(more)
     assert dumped == [5]
+    assert schema_json(more.schema()) is schema_json(metadata.schema())
 
 
 class Meanwhile(str):
