@@ -24,7 +24,7 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setitem(sys.modules, "bench_check", made)
     spec.loader.exec_module(made)
     monkeypatch.setattr(made, "RECORDED", tmp_path / "recorded.json")
-    monkeypatch.setattr(made, "one_process", lambda _wanted: {"scan": (made.cost, 0.01)})
+    monkeypatch.setattr(made, "one_process", lambda _wanted: {"scan": made.cost / 0.01})
     made.cost = 0.02
     return made
 
@@ -43,19 +43,46 @@ def test_a_fifth_more_than_recorded_ends_with_1(check: Any, cost: float, code: i
     assert (found, "SLOWER" in output) == (code, bool(code))
 
 
-def test_what_looks_slower_is_run_again_before_it_counts(check: Any) -> None:
-    """One process of six is as fast as recorded: the least counts."""
+def given(check: Any, *ratios: float) -> list[float]:
+    """Let processes have these ratios, one after the other; return those that are left."""
+    left = list(ratios)
+    check.one_process = lambda _wanted: {"scan": left.pop(0)}
+    return left
+
+
+@pytest.mark.parametrize(
+    ("ratios", "code", "processes"),
+    [
+        ((2.0, 2.6, 2.0), 0, 3),  # one of three is slower
+        ((2.6, 2.6, 2.0, 2.0, 2.0), 0, 5),  # the median is again what it was
+        ((2.4, 2.5, 2.4, 2.0, 2.4, 2.3, 2.4), 1, 7),
+    ],
+)
+def test_the_median_of_processes_counts_and_what_looks_slower_is_run_again(
+    check: Any, ratios: tuple[float, ...], code: int, processes: int
+) -> None:
     run(check, "--record")
-    costs = iter([0.024] * 5 + [0.020])
-    check.one_process = lambda _wanted: {"scan": (next(costs), 0.01)}
-    assert run(check)[0] == 0
+    left = given(check, *ratios)
+    assert run(check)[0] == code
+    assert len(ratios) - len(left) == processes
 
 
-def test_the_least_of_each_side_is_compared(check: Any) -> None:
-    costs = iter([(0.03, 0.02), (0.02, 0.01), (0.04, 0.04)])
-    check.one_process = lambda _wanted: {"scan": next(costs)}
+def test_a_record_is_of_all_processes(check: Any) -> None:
+    given(check, 2.6, 2.6, 2.6, 2.0, 2.0, 2.0, 2.0)
     run(check, "--record")
     assert json.loads(check.RECORDED.read_text())["ratios"] == {"scan": 2.0}
+
+
+def test_what_slows_both_sides_for_a_while_is_no_change(check: Any) -> None:
+    """Half of the rounds take twice as long, one side of two rounds ten times or more: by hand, (2 + 4 + 2) / (1 + 2 + 1)."""
+    assert check.ratio([(0.02, 0.01), (0.04, 0.02), (0.3, 0.01), (0.02, 0.1), (0.02, 0.01)]) == pytest.approx(2)
+    assert check.ratio([(0.03, 0.01), (0.01, 0.01)]) == pytest.approx(2)
+
+
+def test_runs_of_half_a_second_have_fewer_rounds(check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for took, wanted in ((0.4, 9), (0.5, 5)):
+        monkeypatch.setattr(check, "seconds", lambda _run, _times, took=took: took)
+        assert check.rounds(check.Case(name="scan", ours=lambda: 7, theirs=lambda: 7)) == [(took, took)] * wanted
 
 
 def test_a_case_that_was_not_recorded_is_told(check: Any) -> None:
@@ -65,6 +92,7 @@ def test_a_case_that_was_not_recorded_is_told(check: Any) -> None:
 
 def test_a_round_is_measured_from_both_sides(check: Any) -> None:
     """The answers have to be the same."""
-    assert all(cost >= 0 for cost in check.least(check.Case(name="scan", ours=lambda: 7, theirs=lambda: 7)))
+    found = check.rounds(check.Case(name="scan", ours=lambda: 7, theirs=lambda: 7))
+    assert all(cost >= 0 for costs in found for cost in costs)
     with pytest.raises(AssertionError, match="the answers differ"):
-        check.least(check.Case(name="scan", ours=lambda: 7, theirs=lambda: 8))
+        check.rounds(check.Case(name="scan", ours=lambda: 7, theirs=lambda: 8))
