@@ -197,6 +197,15 @@ def test_little_is_opened_here(patient: Patient) -> None:
         assert look(patient.file, "bytes", check=check).verdict == "sound"
 
 
+@pytest.mark.parametrize(("size", "lanes"), [(1, 2), (1 << 40, 4)])
+def test_large_local_files_have_two_threads_of_a_process(patient: Patient, monkeypatch: pytest.MonkeyPatch, size: int, lanes: int) -> None:
+    """Eight threads, two processes; ``size``: from which on files are large."""
+    monkeypatch.setattr(processes, "_BATCH", size)
+    with CheckByProcesses(processes=2, worth=1) as check:
+        assert [one.sentence for one in check(ArrowFileIO({}), tasks_of(patient), threads=8)] == [""] * FILES
+        assert [len(other.lanes) for other in check.others] == [lanes]
+
+
 @pytest.mark.usefixtures("begins_none")
 def test_a_users_own_fileio_stays_here(patient: Patient) -> None:
     class Own(ArrowFileIO):
