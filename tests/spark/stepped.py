@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 import icelock.spark
 from icelock.catalog.commit import outcome
-from icelock.spark.driver import commit, jobs_here
+from icelock.spark.driver import jobs_here, unreached
 from icelock.spark.settings import catalogs
 from tests.crash.operations import BEFORE, Operation, Restored
 from tests.crash.steps import step_through_sql, stepping, watch
@@ -76,7 +76,7 @@ def in_this_process(spark: SparkSession) -> Iterator[None]:
     with (
         patch.object(jobs_here, "is_small", lambda _: True),
         patch.object(jobs_here, "are_few_changes", lambda *_: True),
-        patch.object(commit, "_SWEEPS", (0.0,)),  # no task writes any more
+        patch.object(unreached, "_SWEEPS", (0.0,)),  # no task writes any more
         patch.object(outcome, "waits", lambda _: [0.0]),  # nor is any request on its way
         patch.object(catalogs, "load_configured", lambda *given: step_through_sql(load(*given))),
     ):

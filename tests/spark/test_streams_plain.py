@@ -37,9 +37,9 @@ def test_each_appended_row_comes_once(sql, stream, spark_lake, tmp_path, version
     assert stream("test.db.p", change=lambda rows: rows.filter("city = 'd'").select("id"), checkpoint="some") == [[4]]
     sql("delete from test.db.p where id = 1")  # its file as a whole
     sql("insert into test.db.p values (6, 'a')")
-    with pytest.raises(PolicyError, match=r"is of operation overwrite.*streaming-skip-overwrite-snapshots=true"):
+    with pytest.raises(PolicyError, match=r"is of operation delete.*streaming-skip-delete-snapshots=true"):
         stream("test.db.p", change=ids)
-    assert stream("test.db.p", change=ids, streaming_skip_overwrite_snapshots=True) == [[6]]
+    assert stream("test.db.p", change=ids, streaming_skip_delete_snapshots=True) == [[6]]
 
 
 def test_a_plain_stream_is_joined_with_an_encrypted_table_and_goes_into_it(sql, spark, tmp_path, spark_lake):

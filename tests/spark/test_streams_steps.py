@@ -11,7 +11,7 @@ from pyspark.sql import types as sp
 
 from icelock.errors import CommitError, IntegrityError, PolicyError
 from icelock.format.key_metadata import KeyMetadata
-from icelock.spark.driver import commit as commit_module
+from icelock.spark.driver import unreached
 from icelock.spark.driver.source import data_source
 from icelock.spark.driver.stream_source import fields, limited_source
 from icelock.table.epochs import EPOCH_ID, QUERY_ID
@@ -266,7 +266,7 @@ def test_a_batch_is_written_once(lake, monkeypatch):
 
 
 def test_a_batch_some_of_whose_tasks_failed_leaves_nothing(lake, monkeypatch):
-    monkeypatch.setattr(commit_module, "_SWEEPS", (0.0,))
+    monkeypatch.setattr(unreached, "_SWEEPS", (0.0,))
     town(lake)
     write = Write(lake)
     message = write.task(0, 1, monkeypatch=monkeypatch)

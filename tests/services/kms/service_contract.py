@@ -128,7 +128,7 @@ class ServiceContract(KmsContract):
         told = spark_jobs.run(lake_properties(tmp_path / "lake", settings), tmp_path)
         assert told["rows"] == [5 * self.SNAPSHOTS, 16, 5]
         assert told["scan"] == [f"unwrap {key_id}"]
-        assert told["append"] == [f"unwrap {key_id}"] * 2  # checked at planning, opened by the commit: no wrap
+        assert told["append"] == [f"unwrap {key_id}"]  # by the process of the user, which plans and commits: no wrap
         assert lake(tmp_path / "lake", settings).load_table("db.t").scan().count() == 5 * self.SNAPSHOTS + 16
 
     def test_a_commit_without_the_service_leaves_nothing_behind(self, properties, broken, key_id, tmp_path):
