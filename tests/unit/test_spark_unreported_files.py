@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -10,7 +12,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from icelock.arrow.write.context import WriteContext
+from icelock.spark.driver import commit
 from icelock.spark.driver.unreached import files_of_write, remove
+from icelock.table.change_result import ChangeResult
+from icelock.table.epochs import EpochCommittedError
 
 OPERATION = "8c5d4ac2-7e43-4f3b-9d3c-1f6f4f0b3a11"
 
@@ -52,3 +57,15 @@ def test_a_storage_that_cannot_list_leaves_the_jobs_own_error(folder):
             raise PermissionError(location)
 
     assert files_of_write(context_at(Closed(), f"file://{folder}")) == []
+
+
+def test_a_batch_that_another_writer_committed_meanwhile_leaves_no_file(folder, monkeypatch):
+    """The commit, which knows the files of the last attempts only, finds it in the table; a task had run twice."""
+
+    def committed(*_):
+        raise EpochCommittedError("batch 7 is in the table")
+
+    monkeypatch.setattr(commit, "_ended", committed)
+    write = SimpleNamespace(job=SimpleNamespace(table="lake.db.t"))
+    assert commit.end_job(context_at(PyArrowFileIO(), f"file://{folder}"), write, ()) == ChangeResult()
+    assert [path.name for path in folder.rglob("*.parquet")] == ["00000-1-another-00001.parquet"]

@@ -88,6 +88,7 @@ def end_job(  # noqa: PLR0913 - what a job is, and what is known already
         return _ended(context, write, messages, staged, found, catalog, files)
     except EpochCommittedError as e:
         _logger.info("table %s: %s", write.job.table, e)
+        remove_all(context)  # those of earlier attempts of its tasks too, which no transaction knows
         return ChangeResult()
 
 
