@@ -176,7 +176,8 @@ def test_wrong_options_are_refused(spark, history, options, message):  # noqa: A
         ("test.t", "not of the form catalog.namespace.table"),
         ("other.db.t", "no catalog 'other'.* given test"),
         ("test.db.nope", "there is no table test.db.nope; create it first"),
-        ("test.db.t.changes", r"there is no table test.db.t.changes; of table test.db.t .* table.changes\(\.\.\.\)"),
+        ("test.db.t.snapshots", r"there is no table test.db.t.snapshots; of table test.db.t .* table.changes\(\.\.\.\)"),
+        ("test.db.nope.changes", "there is no table test.db.nope"),
     ],
 )
 def test_wrong_names_are_refused(spark, history, name, message):  # noqa: ARG001 - the fixture makes the table
