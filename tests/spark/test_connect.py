@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.helpers.connect_script import found_by
 from tests.helpers.counting_kms import KEYS
-from tests.helpers.spark import WARM, spark_environment
 from tests.lakes.sqlite import KEYED, people
 from tests.servers.running import free_ports
 
@@ -120,22 +117,8 @@ def test_register_read_and_write_over_connect(lake, tmp_path):
     lake.catalog().create_table("db.t", people().schema, properties=KEYED)
     log = tmp_path / "event-log"
     log.mkdir()
-    environment = {
-        **{key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYTEST"))},
-        **spark_environment(WARM),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, json.dumps(lake.properties(credential=CREDENTIAL)), log.as_uri(), str(free_ports())],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        env=environment,
-        cwd=tmp_path,
-        check=False,
-    )
-    answers = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
-    assert answers, done.stderr[:5000]
-    found = json.loads(answers[0].removeprefix("FOUND "))
+    properties = json.dumps(lake.properties(credential=CREDENTIAL))
+    found = found_by(SCRIPT, properties, log.as_uri(), str(free_ports()), folder=tmp_path)
     snapshots = lake.catalog().load_table("db.made").snapshots()
     assert found.pop("snapshots") == [*(snapshot.snapshot_id for snapshot in snapshots), None]
     assert found == {

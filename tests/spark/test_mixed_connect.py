@@ -7,10 +7,7 @@ refused there. Expected states were written by hand.
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +18,7 @@ import pytest
 
 import icelock.spark
 from icelock.maintenance import audit
-from tests.helpers.spark import WARM, spark_environment
+from tests.helpers.connect_script import found_by
 from tests.helpers.turns import todays
 from tests.lakes.sqlite import KEYED, TestLake
 from tests.servers.running import free_ports
@@ -187,19 +184,4 @@ def test_a_mixed_lake_over_connect(lake: TestLake, tmp_path: Path) -> None:
     """The session's catalog is registered anew for each case, with encryption required and without."""
     (lake.folder / "raw").mkdir()
     pq.write_table(pa.table({"id": pa.array(CLEAR, pa.int64()), "name": list(CLEAR.values())}), lake.folder / "raw" / "a.parquet")
-    environment = {
-        **{key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYTEST"))},
-        **spark_environment(WARM),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(lake.folder), str(free_ports())],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        env=environment,
-        cwd=tmp_path,
-        check=False,
-    )
-    answers = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
-    assert answers, done.stderr[-5000:]
-    assert json.loads(answers[0].removeprefix("FOUND ")) == []
+    assert found_by(SCRIPT, str(lake.folder), str(free_ports()), folder=tmp_path) == []

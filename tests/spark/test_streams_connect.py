@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +11,8 @@ import pytest
 
 import icelock.spark
 from tests.helpers.checkpoints import forget_last_batch
+from tests.helpers.connect_script import found_by
 from tests.helpers.counting_kms import KEYS
-from tests.helpers.spark import WARM, spark_environment
 from tests.lakes.sqlite import KEYED, TestLake
 from tests.servers.running import free_ports
 
@@ -168,17 +165,8 @@ def test_streams_over_connect(lake: TestLake, tmp_path: Any) -> None:
     lake.catalog().create_table("db.t", rows().schema, properties=KEYED)
     log = tmp_path / "event-log"
     log.mkdir()
-    environment = {
-        **{key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYTEST"))},
-        **spark_environment(WARM),
-    }
     arguments = [json.dumps(lake.properties()), str(free_ports()), str(tmp_path / "checkpoints"), log.as_uri()]
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *arguments], capture_output=True, text=True, timeout=900, env=environment, cwd=tmp_path, check=False
-    )
-    answers = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
-    assert answers, done.stderr[-5000:]
-    found = json.loads(answers[0].removeprefix("FOUND "))
+    found = found_by(SCRIPT, *arguments, folder=tmp_path)
     assert found["first"] == [1, 2, 3]
     assert found["same query"]
     assert found["second"] == [1, 2, 3, 4], "the batch that ran again added nothing"
