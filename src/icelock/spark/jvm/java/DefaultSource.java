@@ -5,6 +5,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.CatalogPlugin;
@@ -29,6 +30,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonWriteBuilder;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.apache.spark.unsafe.Platform;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -40,6 +42,7 @@ import scala.jdk.javaapi.CollectionConverters;
 public class DefaultSource extends PythonDataSourceV2 {
   private static final String NAME = "icelock";
   private static final String JOB = "job"; // of icelock's own functions (job.py)
+  private static final String REFUSED = "icelock.errors.PolicyError";
   private boolean reads;
 
   /** Called by Spark, which then tells the name of the format. */
@@ -59,11 +62,14 @@ public class DefaultSource extends PythonDataSourceV2 {
     return table instanceof SparkTable.Writable ? new Saved(this, schema, table) : new Named(this, schema);
   }
 
-  /** Returns the table as {@link #named}, or null if statements have none, or one with columns that Spark has no types for. */
+  /** Returns the table as {@link #named}, or null if there is none, or it has columns that Spark has no types for. */
   private static SparkTable known(CaseInsensitiveStringMap options) {
     try {
       return named(options);
     } catch (Exception e) {
+      if (!(e instanceof NoSuchTableException) && !(e instanceof Failure && ((Failure) e).kind().equals(REFUSED))) {
+        Platform.throwException(e);
+      }
       return null; // Python says what is wrong, or writes the other columns
     }
   }
