@@ -65,8 +65,8 @@ def save(session: StatementSession, loaded: LoadedTable, asked: Asked) -> None:
     replaced: BooleanExpression | None = options.overwrite_filter or AlwaysTrue()
     if not asked["overwrite"]:
         replaced = AlwaysFalse()
-    elif options.dynamic and loaded.table.spec().fields:  # a table without partitions is one
-        replaced = None
+    elif options.dynamic:
+        replaced = _partitions(loaded)
     session.results.put(_insert(loaded, others, session.rows(asked.given), replaced))
 
 
@@ -75,10 +75,14 @@ def _replaced(loaded: LoadedTable, asked: Asked) -> BooleanExpression | None:
     mode = asked["mode"]
     if mode == "append":
         return AlwaysFalse()
-    if mode == "overwritePartitions" and loaded.table.spec().fields:
-        return None
-    # A table without partitions is one.
+    if mode == "overwritePartitions":
+        return _partitions(loaded)
     return _where(loaded, asked) if mode == "overwrite" else AlwaysTrue()
+
+
+def _partitions(loaded: LoadedTable) -> BooleanExpression | None:
+    """Return None, for the partitions that get rows; or all rows, as a table without partitions is one."""
+    return None if loaded.table.spec().fields else AlwaysTrue()
 
 
 def delete_where(session: StatementSession, loaded: LoadedTable, asked: Asked) -> None:
