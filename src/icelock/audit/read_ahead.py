@@ -1,7 +1,8 @@
-"""A file from one position to another, read by a second thread while the first works on what was read.
+"""A file from one position to another; one that is far is read by a second thread while the first works on what was read.
 
 AES-GCM holds Python's global lock, and reads do not. So a thread that opens a file can read no further meanwhile, but another one can, if
-it has begun before. Buffers and the thread are used for one file after another.
+it has begun before. A local file's bytes take less time than such a change of threads, and lie in the cache of another CPU after it: it is
+read by the thread that opens it. Buffers and the second thread are used for one file after another.
 
 Not here: what the bytes mean (``audit.streams``, ``audit.parquet``).
 """
@@ -20,7 +21,7 @@ _WINDOW: Final = 2 << 20  # bytes; a request each
 
 
 class Reader:
-    """Two windows, and a thread once a file is longer than one of them. A context manager, for one file at a time."""
+    """Two windows, and a thread once a far file is longer than one of them. A context manager, for one file at a time."""
 
     def __init__(self) -> None:
         self._buffers = [memoryview(bytearray()), memoryview(bytearray())]
@@ -30,13 +31,18 @@ class Reader:
         self._read: SimpleQueue[memoryview | BaseException] = SimpleQueue()
 
     def windows(self, stored: StoredBytes, start: int, end: int) -> Generator[memoryview]:
-        """Yield the bytes between two positions, fewer only if the file ends. Asking for the next ones overwrites those before the last.
+        """Yield the bytes between two positions, fewer only if the file ends. Asking for the next ones may overwrite the last.
 
         Until it is at its end, or closed, nobody else may read the file.
 
         Raises:
             OSError: the storage failed.
         """
+        if stored.near:
+            while start < end and (found := stored.fill(start, self._buffer(0, end - start))):
+                yield found
+                start += len(found)
+            return
         turn = 0
         found = stored.fill(start, self._buffer(turn, end - start))
         while found and (start := start + len(found)) < end:

@@ -29,6 +29,8 @@ def described(head: bytes) -> str:
 class StoredBytes:
     """An open file of a storage. A context manager.
 
+    ``near``: whether a read waits for this machine only.
+
     Raises:
         FileNotFoundError: the storage does not have it.
         OSError: the storage failed.
@@ -37,7 +39,9 @@ class StoredBytes:
     def __init__(self, io: FileIO, location: str) -> None:
         self.location = location
         try:
-            self._stream: Any = io.new_input(location).open()
+            handle: Any = io.new_input(location)
+            self._stream: Any = handle.open()
+            self.near = hasattr(handle, "place") and handle.place[0].type_name == "local"
         except OSError:
             raise
         except Exception as e:  # storage clients raise what they like

@@ -29,19 +29,20 @@ READY = b"ready"
 
 
 class _File:
-    def __init__(self, location: str, filesystem: FileSystem, path: str) -> None:
-        self._location, self._storage, self._path = location, filesystem, path
+    def __init__(self, location: str, place: tuple[FileSystem, str]) -> None:
+        self._location, self.place = location, place
 
     def open(self) -> Any:
         """Open the file as ``io.storage`` does, whose import takes several times as long as this process without it."""
+        storage, path = self.place
         try:
-            if isinstance(self._storage, LocalFileSystem):
-                check_regular(self._path, location=self._location)
-            return self._storage.open_input_file(self._path)
+            if isinstance(storage, LocalFileSystem):
+                check_regular(path, location=self._location)
+            return storage.open_input_file(path)
         except Exception:  # noqa: BLE001 - raised again below, as in one process
             from icelock.io.storage import ArrowFile  # noqa: PLC0415 - see above
 
-            return ArrowFile(self._location, self._path, self._storage).open()
+            return ArrowFile(self._location, path, storage).open()
 
 
 class _Files:
@@ -52,7 +53,7 @@ class _Files:
 
     def new_input(self, location: str) -> _File:
         """Return a handle to read a file of ``places``."""
-        return _File(location, *self.places[location])
+        return _File(location, self.places[location])
 
 
 def work(control: Connection, lanes: Sequence[Connection]) -> None:

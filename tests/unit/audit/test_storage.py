@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow.fs import LocalFileSystem
 
 from icelock.audit import read_ahead
 from icelock.audit.read_ahead import Ahead, Reader
@@ -60,8 +61,12 @@ class Broken(Stream):
         return super().readinto(target)
 
 
-def opened(made: Callable[[], Any]) -> StoredBytes:
-    return StoredBytes(Storage(made), "x")  # type: ignore[arg-type]
+class Disk(Storage):
+    place = (LocalFileSystem(), "x")
+
+
+def opened(made: Callable[[], Any], storage: type[Storage] = Storage) -> StoredBytes:
+    return StoredBytes(storage(made), "x")  # type: ignore[arg-type]
 
 
 def test_a_read_is_what_the_file_has_there() -> None:
@@ -72,14 +77,21 @@ def test_a_read_is_what_the_file_has_there() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 4_000), st.integers(0, 5_100), st.sampled_from([64, 300, 8_000]), st.booleans(), st.data())
-def test_what_is_read_ahead_is_what_the_file_has_there(start: int, end: int, window: int, into: bool, data: st.DataObject) -> None:  # noqa: FBT001
+@given(st.integers(0, 4_000), st.integers(0, 5_100), st.sampled_from([64, 300, 8_000]), st.booleans(), st.booleans(), st.data())
+def test_what_is_read_ahead_is_what_the_file_has_there(  # noqa: PLR0913 - what hypothesis chooses
+    start: int,
+    end: int,
+    window: int,
+    into: bool,  # noqa: FBT001
+    near: bool,  # noqa: FBT001
+    data: st.DataObject,
+) -> None:
     """Positions ascend, by what was asked for at least and what was given at most; two files one after another with one reader."""
     counts = data.draw(st.lists(st.integers(0, 700), max_size=40))
     with pytest.MonkeyPatch.context() as patch, Reader() as reader:
         patch.setattr(read_ahead, "_WINDOW", window)
         for _ in range(2):
-            stored = opened((lambda: Stream(DATA)) if into else WithoutReadinto)
+            stored = opened((lambda: Stream(DATA)) if into else WithoutReadinto, Disk if near else Storage)
             with stored, closing(reader.windows(stored, start, end)) as windows:
                 ahead, position = Ahead(windows, start), start
                 for count in counts:
@@ -99,6 +111,13 @@ def test_windows_are_all_of_the_file_in_order_and_the_later_ones_are_read_by_ano
             assert [bytes(found) for found in reader.windows(stored, 4, len(DATA))] == [DATA[4:2_004], DATA[2_004:4_004], DATA[4_004:]]
         assert by == [threading.current_thread().name] + ["icelock-audit-read"] * 2
     assert "icelock-audit-read" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_local_file_is_read_by_the_thread_that_opens_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_ahead, "_WINDOW", 2_000)
+    with Reader() as reader, opened(lambda: Stream(DATA), Disk) as stored:
+        found = [(bytes(window), threading.active_count()) for window in reader.windows(stored, 4, len(DATA))]
+    assert found == [(part, threading.active_count()) for part in (DATA[4:2_004], DATA[2_004:4_004], DATA[4_004:])]
 
 
 def test_an_error_of_the_storage_is_raised_where_its_bytes_are_asked_for_and_the_next_file_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
