@@ -29,9 +29,9 @@ OPTIMIZE_SETTINGS: Final = (
     "leftovers-older-than",
 )
 OPTIMIZE: Final = tuple(OPTIMIZE_PREFIX + name for name in (*OPTIMIZE_STEPS, *OPTIMIZE_SETTINGS))
-# The KEK of a rotation of data that is not finished (``table.maintenance.rotate_keys``).
+# The KEK of a rotation of data that is not finished (``table.maintenance.rotation.rotate_keys``).
 ROTATION_KEK: Final = "icelock.rotation-kek"
-# The metadata file of the plain table that an encrypted one was before its conversion (``table.maintenance.convert``).
+# The metadata file of the plain table that an encrypted one was before its conversion (``table.maintenance.conversion.convert``).
 CONVERTED_FROM: Final = "icelock.converted-from"
 # The same, once the removal of its files was begun (``table.guard.plain_origin``).
 REMOVING_PLAIN: Final = "icelock.removing-plain"

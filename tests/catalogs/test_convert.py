@@ -80,7 +80,7 @@ def test_what_the_catalog_keeps_refuses_the_plain_version_afterwards(lake: Catal
 @CONVERTING
 def test_a_call_that_failed_is_gone_on_with(lake: CatalogLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second of two data files cannot be read at first; what the catalog keeps is as after a conversion in one call."""
-    monkeypatch.setattr("icelock.table.maintenance.convert_files._AT_ONCE", 1)
+    monkeypatch.setattr("icelock.table.maintenance.conversion.convert_files._AT_ONCE", 1)
     made, place = make_plain(lake), tmp_path / "progress"
     last = local([task.file.file_path for task in made.scan().plan_files()][-1])
     whole = last.read_bytes()

@@ -55,7 +55,7 @@ def writers(lake: TestLake) -> list[Writer]:
 @pytest.mark.parametrize(("in_turn", "history"), [(0, "drop"), (32 << 20, "drop"), (32 << 20, "keep")])
 def test_nothing_is_lost_and_nothing_is_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_turn: int, history: Any) -> None:
     """With 0 bytes in the turn all is taken in by rounds, but for the last one."""
-    monkeypatch.setattr("icelock.table.maintenance.convert._IN_TURN_BYTES", in_turn)
+    monkeypatch.setattr("icelock.table.maintenance.conversion.convert._IN_TURN_BYTES", in_turn)
     lake = TestLake.with_namespace(tmp_path)
     made = lake.catalog(**{"icelock.plain-tables": "db.t"}).create_table("db.t", people().schema, properties={"icelock.plain": "true"})
     for start in range(0, FIRST, 10):

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from icelock.maintenance import convert, remove_plain
 from icelock.metadata.table_metadata import is_encrypted
-from icelock.table.maintenance.mixed import is_mixed
+from icelock.table.maintenance.conversion.mixed import is_mixed
 from tests.lakes.mixed import ALLOW, mixed_table
 from tests.lakes.sqlite import KEYED, TestLake, people
 

@@ -13,7 +13,7 @@ import pytest
 
 from icelock.maintenance import leftovers, remove_leftovers, remove_plain
 from icelock.metadata.table_metadata import is_encrypted
-from icelock.table.maintenance.mixed import is_mixed
+from icelock.table.maintenance.conversion.mixed import is_mixed
 from tests.crash.operations import OPERATIONS, Operation, Restored, has_plain_files
 from tests.crash.server import Server
 from tests.crash.steps import stepping

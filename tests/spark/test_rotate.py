@@ -18,7 +18,7 @@ from icelock.format.key_metadata import KeyMetadata
 from icelock.maintenance import audit, leftovers
 from icelock.spark.driver import copy_here
 from icelock.spark.task.copy_files import FilesCopied
-from icelock.table.maintenance.copied_files import DATA_NAME, ToCopy
+from icelock.table.maintenance.rotation.copied_files import DATA_NAME, ToCopy
 from tests.helpers.counting_kms import callers_log
 from tests.helpers.tables import local
 from tests.lakes.sqlite import TestLake

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 
 import icelock.spark
 from icelock.keys.kek import MAX_AGE_SECONDS, KekCache
-from icelock.table.maintenance import storage_clock
+from icelock.table.maintenance.removal import storage_clock
 from tests.helpers.waiting import wait_until
 from tests.lakes.sqlite import KEYED
 

@@ -13,8 +13,8 @@ from icelock.table.commit.branches import ManageSnapshots
 from icelock.table.commit.producer import EncryptedFastAppend, EncryptedMergeAppend
 from icelock.table.commit.row_delta import EncryptedOverwrite, EncryptedReplacePartitions
 from icelock.table.data_file_transaction import EncryptedUpdateSnapshot
-from icelock.table.maintenance.expire import ExpireSnapshots
 from icelock.table.maintenance.maintenance_table import MaintenanceTable
+from icelock.table.maintenance.removal.expire import ExpireSnapshots
 from icelock.table.metadata_tables.inspect import InspectTable
 from icelock.table.named_updates import NamedUpdateSchema, NamedUpdateSortOrder, NamedUpdateSpec
 from icelock.table.new_table import CreateTransaction

@@ -42,9 +42,9 @@ from icelock.table.guard.key_rotation import KeyRotation
 from icelock.table.guard.plain_origin import PlainOrigin
 from icelock.table.guard.rules import check_change, check_metadata, check_updates
 from icelock.table.guard.snapshots import check_kept, check_keys, check_manifest_lists, check_sealing
-from icelock.table.maintenance.deletable import Home
-from icelock.table.maintenance.expire import check_gc
-from icelock.table.maintenance.plain_files import purgeable_with_plain
+from icelock.table.maintenance.removal.deletable import Home
+from icelock.table.maintenance.removal.expire import check_gc
+from icelock.table.maintenance.removal.plain_files import purgeable_with_plain
 from icelock.table.table import Table
 
 logger = logging.getLogger(__name__)
@@ -201,7 +201,7 @@ class EncryptedCatalog(TableCreation):
         self._store.check_converts(table.name())
 
     def commit_conversion(self, plain: IcebergTable, empty: TableMetadataV3, updates: tuple[Any, ...]) -> TableMetadata:
-        """Make an encrypted table of a plain one, in the table's turn; return its metadata (``table.maintenance.convert``).
+        """Make an encrypted table of a plain one, in the table's turn; return its metadata (``table.maintenance.conversion.convert``).
 
         ``plain`` is the version that was converted, ``empty`` the encrypted table without snapshots; ``updates`` give it its keys and one.
 
@@ -212,9 +212,10 @@ class EncryptedCatalog(TableCreation):
         return make_encrypted(self, plain, empty, updates)
 
     def commit_undo(self, encrypted: IcebergTable, plain: TableMetadata) -> TableMetadata:
-        """Make a table that was converted what it was before, in its turn; return its metadata (``table.maintenance.undo_conversion``).
+        """Make a table that was converted what it was before, in its turn, and return its metadata.
 
-        What this client knows of the table by having seen it encrypted is forgotten. ``encrypted`` is the version that is given up.
+        Who asks for it: ``table.maintenance.conversion.undo_conversion``. What this client knows of the table by having seen it encrypted
+        is forgotten. ``encrypted`` is the version that is given up.
 
         Raises:
             CommitFailedException: the table has moved on since, or the catalog refused; nothing was changed.
@@ -255,7 +256,7 @@ class EncryptedCatalog(TableCreation):
             self._check_given_location(properties[LOCATION], what=f"{LOCATION} of namespace {namespace}")
 
     def purge_table(self, identifier: str | Identifier, *, drop_unreadable: bool = False) -> None:
-        """Drop the table and delete its own files (``table.maintenance.deletable``), reading its manifests with its keys.
+        """Drop the table and delete its own files (``table.maintenance.removal.deletable``), reading its manifests with its keys.
 
         With ``drop_unreadable`` manifest lists and manifests that cannot be read, since a key or file is lost, do not keep it from that:
         files that only they name are left, and the log says where.

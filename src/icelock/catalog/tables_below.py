@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pyiceberg.typedef import Identifier
 
 from icelock.errors import PolicyError
-from icelock.table.maintenance.neighbours import namespaces_below
+from icelock.table.maintenance.removal.neighbours import namespaces_below
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -2,7 +2,7 @@
 
 Exit code 1: plain files are left that could not be removed, or that lie elsewhere.
 
-Not here: the work (``icelock.table.maintenance.convert``, ``icelock.maintenance.remove_plain``).
+Not here: the work (``icelock.table.maintenance.conversion.convert``, ``icelock.maintenance.remove_plain``).
 """
 
 # ruff: noqa: FBT001, PLR0913 - click's signature
@@ -23,7 +23,7 @@ from icelock.errors import PolicyError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from icelock.table.maintenance.convert_history import History
+    from icelock.table.maintenance.conversion.convert_history import History
     from icelock.table.table import Table
 
 _MOST_SHOWN: Final = 10

@@ -75,7 +75,7 @@ def key_tree(table: AnyTable, told: Callable[[int, int], None] = lambda _done, _
 
 def _masters(table: Table, told: Callable[[int, int], None]) -> tuple[list[dict[str, Any]], list[str]]:
     from icelock.keys.key_entries import KeyEntries
-    from icelock.table.maintenance.key_uses import sealing_keks
+    from icelock.table.maintenance.rotation.key_uses import sealing_keks
 
     metadata, entries = table.metadata, KeyEntries(table.metadata.encryption_keys)
     kms, why = _kms(table)

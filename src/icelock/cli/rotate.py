@@ -2,7 +2,7 @@
 
 Exit code 1: files are left that hang on older KEKs; the same command goes on with them.
 
-Not here: the work (``icelock.table.maintenance.rotate``), master keys of a keyring file (``cli.keyring``).
+Not here: the work (``icelock.table.maintenance.rotation.rotate``), master keys of a keyring file (``cli.keyring``).
 """
 
 # ruff: noqa: FBT001 - click's signature
@@ -18,12 +18,12 @@ import click
 from icelock.cli.exit_codes import Code
 from icelock.cli.output import emit, escape, json_option, progress
 from icelock.cli.table_names import load_table, table_argument
-from icelock.table.maintenance.rotate_levels import LEVELS, OF_FILES
+from icelock.table.maintenance.rotation.rotate_levels import LEVELS, OF_FILES
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from icelock.table.maintenance.rotate_keys import Rotated
+    from icelock.table.maintenance.rotation.rotate_keys import Rotated
 
 
 @click.command()

@@ -4,7 +4,7 @@ PyIceberg's ``FileIO`` can do neither. PyIceberg's two implementations, over Arr
 memory grows with the files of one folder alone, of a local disk not even with these; a user's own FileIO can offer `ListsFiles` and
 `DeletesMany` (case C-50). An ``EncryptingFileIO`` stands for the storage below it.
 
-Not here: which files belong to a table (``table.maintenance.deletable``).
+Not here: which files belong to a table (``table.maintenance.removal.deletable``).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ Java seals new snapshots under the KEK that it finds first among those young eno
 (``StandardEncryptionManager.keyEncryptionKeyID``, ``SerializableMap``). So that it finds the one that a rotation made, this has an id that
 falls into the first bucket of every map of at most 3,072 entries; of two such ids the one that stands first in the metadata comes first.
 
-Not here: the commit that replaces the entries (``table.maintenance.rotate``).
+Not here: the commit that replaces the entries (``table.maintenance.rotation.rotate``).
 """
 
 from __future__ import annotations

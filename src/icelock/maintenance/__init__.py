@@ -4,12 +4,12 @@ from icelock.audit.report import AuditReport
 from icelock.audit.run import audit
 from icelock.maintenance.plain_removal import RemovedPlain, remove_plain
 from icelock.maintenance.tables import optimize_tables
-from icelock.table.maintenance.convert import convert
-from icelock.table.maintenance.convert_result import Converted
-from icelock.table.maintenance.kinds import Content, Kind
-from icelock.table.maintenance.leftovers import Leftover, Leftovers, leftovers, remove_leftovers
+from icelock.table.maintenance.conversion.convert import convert
+from icelock.table.maintenance.conversion.convert_result import Converted
+from icelock.table.maintenance.conversion.undo_conversion import Undone, undo_conversion
 from icelock.table.maintenance.optimize import Optimized, OptimizeStep, Outcome
-from icelock.table.maintenance.undo_conversion import Undone, undo_conversion
+from icelock.table.maintenance.removal.kinds import Content, Kind
+from icelock.table.maintenance.removal.leftovers import Leftover, Leftovers, leftovers, remove_leftovers
 
 __all__ = [
     "AuditReport",

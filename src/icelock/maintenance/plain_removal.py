@@ -5,13 +5,13 @@
 3. a commit claims the step: from then on there is no way back to the plain table (``table.guard.plain_origin``). A table that became
    another one since the audit is refused there;
 4. those that the encrypted table reaches then are left out, and the others are deleted, as far as they lie where the table's files do
-   (``table.maintenance.deletable``);
+   (``table.maintenance.removal.deletable``);
 5. the table forgets where its plain version was, so that a later call knows that nothing is left.
 
 Killed after the claim, it is gone on with by the next call. What a bucket keeps as older versions, and backups, still hold them: no client
 can see those.
 
-Not here: which files they are (``table.maintenance.plain_files``).
+Not here: which files they are (``table.maintenance.removal.plain_files``).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from icelock.io.locations import asks_elsewhere, real_place
 from icelock.metadata.table_metadata import is_encrypted
 from icelock.shown import Shown
 from icelock.table.guard.plain_origin import PlainOrigin
-from icelock.table.maintenance.deletable import Home, reached
-from icelock.table.maintenance.expire import check_gc
-from icelock.table.maintenance.kinds import Kind, kind_of
-from icelock.table.maintenance.places import Places
-from icelock.table.maintenance.plain_files import check_place, plain_files_of, told_apart
+from icelock.table.maintenance.removal.deletable import Home, reached
+from icelock.table.maintenance.removal.expire import check_gc
+from icelock.table.maintenance.removal.kinds import Kind, kind_of
+from icelock.table.maintenance.removal.places import Places
+from icelock.table.maintenance.removal.plain_files import check_place, plain_files_of, told_apart
 from icelock.table.plain import check_loaded
 from icelock.table.table import Table
 

@@ -2,7 +2,7 @@
 
 They hold the file's key metadata, its bounds and its partition values, so whoever sends or stores them encrypts them.
 
-Not here: how they are sealed (``spark.sealed``, ``table.maintenance.progress_file``).
+Not here: how they are sealed (``spark.sealed``, ``table.maintenance.conversion.progress_file``).
 """
 
 from __future__ import annotations

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
     from icelock.audit.report import AuditReport
     from icelock.catalog.base import EncryptedCatalog
-    from icelock.table.maintenance.compact import Compacted, Progress
-    from icelock.table.maintenance.convert_history import History
-    from icelock.table.maintenance.convert_result import Converted
+    from icelock.table.maintenance.compaction.compact import Compacted, Progress
+    from icelock.table.maintenance.compaction.rewrite_deletes import Into, RewrittenDeletes
+    from icelock.table.maintenance.conversion.convert_history import History
+    from icelock.table.maintenance.conversion.convert_result import Converted
     from icelock.table.maintenance.maintenance_table import MaintenanceTable
     from icelock.table.maintenance.optimize import Clock, Optimized, OptimizeStep
-    from icelock.table.maintenance.rewrite_deletes import Into, RewrittenDeletes
-    from icelock.table.maintenance.rotate import Level, Rotated
+    from icelock.table.maintenance.rotation.rotate import Level, Rotated
     from icelock.table.table import Table
 
 
@@ -52,15 +52,16 @@ def compact(  # noqa: PLR0913 - as table.maintenance.compact
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> Compacted:
-    """Compact ``catalog.namespace.table`` by Spark's tasks; arguments and what it does are those of ``table.maintenance.compact``.
+    """Compact ``catalog.namespace.table`` by Spark's tasks.
 
-    Each task reads and writes the files of one new file; with an order Spark sorts each group of files (``max-file-group-size-bytes``).
+    Arguments and what it does are those of ``table.maintenance.compaction.compact``. Each task reads and writes the files of one new file;
+    with an order Spark sorts each group of files (``max-file-group-size-bytes``).
 
     Raises:
-        PolicyError: the session is not registered, or is one of Spark Connect; or as ``table.maintenance.compact``. Nothing was written.
-        NoSuchTableError: no such table.
+        PolicyError: the session is not registered, or is one of Spark Connect; or as ``table.maintenance.compaction.compact``. Nothing was
+        written. NoSuchTableError: no such table.
         PySparkException: tasks failed, with icelock's error in its message; nothing more is committed, and no file of them is left.
-        CommitFailedException, ValidationException, CommitStateUnknownException: as ``table.maintenance.compact``.
+        CommitFailedException, ValidationException, CommitStateUnknownException: as ``table.maintenance.compaction.compact``.
     """
     with _maintenance(spark, table) as maintenance:
         return maintenance.compact(
@@ -78,16 +79,17 @@ def rewrite_deletes(  # noqa: PLR0913 - as table.maintenance.rewrite_deletes
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> RewrittenDeletes:
-    """Put the deletes of ``catalog.namespace.table`` into another form by Spark's tasks, as ``table.maintenance.rewrite_deletes`` does.
+    """Put the deletes of ``catalog.namespace.table`` into another form by Spark's tasks.
 
-    Tasks find the deleted rows, of which the calling process makes vectors, and write data files without them.
+    Arguments and what it does are those of ``table.maintenance.compaction.rewrite_deletes``. Tasks find the deleted rows, of which the
+    calling process makes vectors, and write data files without them.
 
     Raises:
-        PolicyError: the session is not registered, or is one of Spark Connect; or as ``table.maintenance.rewrite_deletes``. Nothing was
-            written.
+        PolicyError: the session is not registered, or is one of Spark Connect; or as ``table.maintenance.compaction.rewrite_deletes``.
+            Nothing was written.
         NoSuchTableError: no such table.
         PySparkException: tasks failed, with icelock's error in its message; steps that were committed before stay.
-        CommitFailedException, ValidationException, CommitStateUnknownException: as ``table.maintenance.rewrite_deletes``.
+        CommitFailedException, ValidationException, CommitStateUnknownException: as ``table.maintenance.compaction.rewrite_deletes``.
     """
     with _maintenance(spark, table) as maintenance:
         return maintenance.rewrite_deletes(into=into, branch=branch, dry_run=dry_run, progress=progress)
@@ -103,15 +105,15 @@ def rotate(  # noqa: PLR0913 - as table.maintenance.rotate
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> Rotated:
-    """Give ``catalog.namespace.table`` new keys, as ``table.maintenance.rotate`` does; files are written again by Spark's tasks.
+    """Give ``catalog.namespace.table`` new keys, as ``table.maintenance.rotation.rotate`` does; files are written again by Spark's tasks.
 
     Keys are the calling process's: tasks get those of the files that they read, and draw those of the files that they write. Level ``all``
     lets them copy the data files and equality deletes of all snapshots; deletion vectors and metadata are the calling process's work.
 
     Raises:
-        PolicyError: the session is not registered, or is one of Spark Connect; or as ``table.maintenance.rotate``. Nothing was changed.
-        NoSuchTableError: no such table.
-        KeyUnavailableError, IntegrityError, CommitFailedException, CommitStateUnknownException: as ``table.maintenance.rotate``.
+        PolicyError: the session is not registered, or is one of Spark Connect; or as ``table.maintenance.rotation.rotate``. Nothing was
+        changed. NoSuchTableError: no such table.
+        KeyUnavailableError, IntegrityError, CommitFailedException, CommitStateUnknownException: as ``table.maintenance.rotation.rotate``.
     """
     with _maintenance(spark, table) as maintenance:
         return maintenance.rotate(level, to_key=to_key, dry_run=dry_run, progress=progress)
@@ -177,7 +179,7 @@ def convert_loaded(  # noqa: PLR0913 - as convert
 ) -> Converted:
     """Do the work of ``convert`` on open catalogs; ``copy_to`` is the new table's, and its name."""
     from icelock.spark.driver.convert_here import ConvertByTasks
-    from icelock.table.maintenance.convert import convert as convert_table
+    from icelock.table.maintenance.conversion.convert import convert as convert_table
 
     found = any_table_of(catalog, name)
     to_catalog, to = copy_to or (None, None)

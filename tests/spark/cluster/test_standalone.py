@@ -30,7 +30,7 @@ from icelock.errors import PolicyError
 from icelock.format.key_metadata import KeyMetadata
 from icelock.maintenance import leftovers
 from icelock.spark.driver import copy_here, rewrite_here, write_here
-from icelock.table.maintenance.copied_files import DATA_NAME
+from icelock.table.maintenance.rotation.copied_files import DATA_NAME
 from tests.helpers.counting_kms import KEYS, callers_log
 from tests.helpers.waiting import wait_until
 from tests.lakes.sqlite import KEYED, TestLake, people

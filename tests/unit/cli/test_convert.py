@@ -138,7 +138,7 @@ def test_the_way_back(table: Any, configured_lake: TestLake) -> None:
 
 def test_a_call_that_failed_is_gone_on_with(table: Any, configured_lake: TestLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second data file that is planned cannot be read at first."""
-    monkeypatch.setattr("icelock.table.maintenance.convert_files._AT_ONCE", 1)
+    monkeypatch.setattr("icelock.table.maintenance.conversion.convert_files._AT_ONCE", 1)
     last = local([task.file.file_path for task in table.scan().plan_files()][-1])
     whole, place = last.read_bytes(), str(tmp_path / "progress")
     last.write_bytes(whole[:-9])

@@ -126,7 +126,7 @@ def test_what_cannot_be_is_a_sentence_and_changes_nothing(
 def test_files_that_are_left_end_with_exit_code_1(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """An expiry that storage does not let delete."""
     del table
-    monkeypatch.setattr("icelock.table.maintenance.expire.delete_files", lambda _io, files: list(files))
+    monkeypatch.setattr("icelock.table.maintenance.removal.expire.delete_files", lambda _io, files: list(files))
     found = json.loads(run("expire", "test.db.t", "--older-than", "0s", "--json", code=1).stdout)
     assert found["deleted"] == 0
     assert found["left"]

@@ -81,7 +81,7 @@ def test_a_clock_that_is_minutes_ahead_is_taken(lake: TestLake) -> None:
 @pytest.mark.usefixtures("young")
 def test_a_storage_that_takes_no_file_or_tells_no_time(lake: TestLake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then nobody can tell; files without a time are never old."""
-    from icelock.table.maintenance import storage_clock  # noqa: PLC0415
+    from icelock.table.maintenance.removal import storage_clock  # noqa: PLC0415
 
     def refused(_io: Any, _location: str) -> int:
         raise PermissionError

@@ -16,8 +16,8 @@ from pyiceberg.transforms import IdentityTransform
 
 from icelock.arrow.write.z_order import interleaved, ordered_bits
 from icelock.errors import IntegrityError, PolicyError
-from icelock.table.maintenance.compact import Compacted
-from icelock.table.maintenance.compact_options import CompactOptions
+from icelock.table.maintenance.compaction.compact import Compacted
+from icelock.table.maintenance.compaction.compact_options import CompactOptions
 from tests.helpers.table_model import ARROW, LINEAGE, arrow, delete_entries, live_entries, row, rows_of, verified
 from tests.lakes.sqlite import KEYED, TestLake
 

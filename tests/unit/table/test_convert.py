@@ -35,7 +35,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from icelock.errors import IcelockError, IntegrityError, KeyUnavailableError, PolicyError
 from icelock.maintenance import audit, convert, leftovers, remove_leftovers, remove_plain, undo_conversion
-from icelock.table.maintenance import convert_files
+from icelock.table.maintenance.conversion import convert_files
 from tests.helpers.tables import ids, local
 from tests.lakes.sqlite import KEYED, TestLake, people
 
@@ -264,7 +264,7 @@ def test_what_comes_meanwhile_is_taken_in(lake: TestLake, monkeypatch: pytest.Mo
     theirs = plain_table(lake)
     first = theirs.metadata.current_snapshot_id
     written = meanwhile(monkeypatch, lambda: theirs.append(people(100, 2)), lambda: theirs.delete("id = 11"), lambda: None)
-    monkeypatch.setattr("icelock.table.maintenance.convert._IN_TURN_BYTES", -1)
+    monkeypatch.setattr("icelock.table.maintenance.conversion.convert._IN_TURN_BYTES", -1)
     done = convert(lake.catalog().load_table("db.t"), key_id="keyA")
     assert (written, done.rounds) == ([2, 1, 1], 3)
     found = lake.catalog().load_table("db.t")

@@ -15,7 +15,7 @@ from pyiceberg.transforms import TruncateTransform
 
 from icelock.errors import IcelockError, IntegrityError, PolicyError
 from icelock.maintenance import audit, convert, leftovers, undo_conversion
-from icelock.table.maintenance import convert_files
+from icelock.table.maintenance.conversion import convert_files
 from tests.helpers.tables import encrypted_files, ids, load, local
 from tests.lakes.mixed import ALLOW, mixed_table
 from tests.lakes.sqlite import TestLake, people
@@ -309,7 +309,7 @@ def test_a_switch_that_is_refused_keeps_what_is_finished(lake: TestLake, path: P
 
 def test_a_disk_that_is_full(lake: TestLake, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What could not be kept is deleted, and what was is used by the next call."""
-    from icelock.table.maintenance import progress_file as module  # noqa: PLC0415
+    from icelock.table.maintenance.conversion import progress_file as module  # noqa: PLC0415
 
     plain_table(lake, rows=10 * FILES)
     write, room = module.os.write, [2]

@@ -225,7 +225,7 @@ def test_what_comes_meanwhile_is_taken_in(lake: TestLake, monkeypatch: pytest.Mo
         table.manage_snapshots().create_tag(table.snapshots()[0].snapshot_id, "late").commit()
 
     written = meanwhile(monkeypatch, lambda: table.append(people(20, 2)), deletes_and_tags)
-    monkeypatch.setattr("icelock.table.maintenance.convert._IN_TURN_BYTES", -1)
+    monkeypatch.setattr("icelock.table.maintenance.conversion.convert._IN_TURN_BYTES", -1)
     found = converted(lake, "keep")
     assert written == [2, 1, 1]
     assert [len(at(found, snapshot.snapshot_id)) for snapshot in found.metadata.snapshots] == [10, 20, 22, 21, 21]

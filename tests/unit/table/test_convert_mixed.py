@@ -13,7 +13,7 @@ import pytest
 from icelock.errors import FormatError, IntegrityError, PolicyError
 from icelock.maintenance import audit, convert, leftovers, remove_plain, undo_conversion
 from icelock.metadata.manifest import ManifestFile as EncryptedManifest
-from icelock.table.maintenance.mixed import is_mixed
+from icelock.table.maintenance.conversion.mixed import is_mixed
 from tests.helpers.counting_kms import KEYS
 from tests.helpers.tables import ids, local
 from tests.lakes.mixed import ALLOW, mixed_table, set_key_id
@@ -240,7 +240,7 @@ def test_the_plain_files_are_told_by_the_keys_of_before(lake: TestLake, mixed: A
 @pytest.mark.parametrize("by_column", [True, False])
 def test_one_entry_without_a_key_makes_a_table_mixed(lake: TestLake, monkeypatch: pytest.MonkeyPatch, by_column: bool) -> None:  # noqa: FBT001
     """As Java's add_files leaves it: list and manifest have keys. By columns, as of many files, and by rows."""
-    monkeypatch.setattr("icelock.table.maintenance.deletable._MANY_ENTRIES", 0 if by_column else 10_000)
+    monkeypatch.setattr("icelock.table.maintenance.removal.deletable._MANY_ENTRIES", 0 if by_column else 10_000)
     if not by_column:
         monkeypatch.delitem(sys.modules, "polars", raising=False)
     by_row: list[str] = []

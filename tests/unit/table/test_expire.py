@@ -14,7 +14,7 @@ from pyiceberg.exceptions import CommitFailedException, ValidationException
 import icelock
 from icelock.errors import CommitError, IntegrityError, KmsError, PolicyError
 from icelock.maintenance import leftovers
-from icelock.table.maintenance.expire import Expired
+from icelock.table.maintenance.removal.expire import Expired
 from tests.helpers.table_model import verified
 from tests.helpers.tables import ids, load
 from tests.lakes.sqlite import KEYED, TestLake, people

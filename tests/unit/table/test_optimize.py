@@ -12,7 +12,7 @@ import pytest
 
 from icelock.errors import PolicyError
 from icelock.maintenance import OptimizeStep, Outcome, optimize_tables
-from icelock.table.maintenance.compact import Compacted
+from icelock.table.maintenance.compaction.compact import Compacted
 from icelock.table.maintenance.optimize import Budget
 from icelock.table.maintenance.optimize_policy import OptimizePolicy
 from icelock.table.maintenance.optimize_steps import STEPS, size

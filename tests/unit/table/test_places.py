@@ -6,7 +6,7 @@ import tracemalloc
 from pathlib import Path
 
 from icelock.io.listing import list_files
-from icelock.table.maintenance.places import Places
+from icelock.table.maintenance.removal.places import Places
 from tests.lakes.sqlite import TestLake
 from tests.unit.table.test_expire import make
 
@@ -57,7 +57,7 @@ def test_a_local_folder_is_listed_without_holding_it(tmp_path: Path) -> None:
 
 def test_columns_and_rows_say_the_same(lake: TestLake) -> None:
     """Live paths read by column are those of the row-wise reader."""
-    from icelock.table.maintenance.deletable import _paths  # noqa: PLC0415
+    from icelock.table.maintenance.removal.deletable import _paths  # noqa: PLC0415
 
     table = make(lake, 3)
     table.delete("id = 10")

@@ -23,8 +23,8 @@ from icelock.errors import FormatError, IcelockError, IntegrityError, KmsError, 
 from icelock.metadata.manifest import DataFile
 from icelock.plan.task import ScanTask
 from icelock.table.encryption import TableEncryption
-from icelock.table.maintenance.kept_copies import KeptCopies
-from icelock.table.maintenance.progress_file import progress_file
+from icelock.table.maintenance.conversion.kept_copies import KeptCopies
+from icelock.table.maintenance.conversion.progress_file import progress_file
 from tests.helpers.counting_kms import KEYS, Calls
 from tests.helpers.turns import in_turn
 
@@ -253,7 +253,7 @@ def test_one_process_at_a_time(path: Path, encryption: TableEncryption) -> None:
 
 def test_a_lock_that_another_process_removed_meanwhile_is_none(path: Path, encryption: TableEncryption, monkeypatch: Any) -> None:
     """Who opened the lock file just before it was removed would hold a lock that nobody else sees."""
-    from icelock.table.maintenance import progress_file as module  # noqa: PLC0415
+    from icelock.table.maintenance.conversion import progress_file as module  # noqa: PLC0415
 
     take, taken = module.take_lock, list[Path]()
 
@@ -271,7 +271,7 @@ def test_a_lock_that_another_process_removed_meanwhile_is_none(path: Path, encry
 
 def test_records_reach_the_disk_in_batches(path: Path, encryption: TableEncryption, monkeypatch: pytest.MonkeyPatch) -> None:
     """64 at a time, or after five seconds, or when the call ends; each is written at once, so only a loss of power costs some."""
-    from icelock.table.maintenance import progress_file as module  # noqa: PLC0415
+    from icelock.table.maintenance.conversion import progress_file as module  # noqa: PLC0415
 
     synced, now, sync = list[int](), [0.0], module.os.fsync
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])

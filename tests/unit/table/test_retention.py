@@ -9,7 +9,7 @@ import pytest
 from icelock.errors import FormatError, KeyUnavailableError
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.metadata.table_metadata import TableMetadataV3
-from icelock.table.maintenance.retention import dead_keys, expirable
+from icelock.table.maintenance.removal.retention import dead_keys, expirable
 
 DAY = 86_400_000
 NOW = 1_000 * DAY

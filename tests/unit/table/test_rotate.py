@@ -16,7 +16,7 @@ import icelock
 from icelock.errors import IntegrityError, KeyUnavailableError, PolicyError
 from icelock.kms.memory import MemoryKms
 from icelock.metadata.updates import AddEncryptionKeyUpdate, RemoveEncryptionKeyUpdate
-from icelock.table.maintenance import rotate_keys as module
+from icelock.table.maintenance.rotation import rotate_keys as module
 from tests.helpers.counting_kms import KEYS
 from tests.lakes.sqlite import KEYED, TestLake, people
 from tests.verify.verify_table import verify

@@ -18,10 +18,10 @@ from icelock.format.key_metadata import KeyMetadata
 from icelock.io.parquet_reencrypt import reencrypt_parquet
 from icelock.maintenance import audit, leftovers, remove_leftovers
 from icelock.plan.planner import Planner
-from icelock.table.maintenance import rotate_lists as module
-from icelock.table.maintenance.copied_files import DATA_NAME
-from icelock.table.maintenance.list_moves import ListMoves
-from icelock.table.maintenance.rotate_data import RotatedData
+from icelock.table.maintenance.rotation import rotate_lists as module
+from icelock.table.maintenance.rotation.copied_files import DATA_NAME
+from icelock.table.maintenance.rotation.list_moves import ListMoves
+from icelock.table.maintenance.rotation.rotate_data import RotatedData
 from tests.helpers.table_model import ARROW, arrow, row, rows_of
 from tests.lakes.sqlite import KEYED, TestLake
 from tests.unit.table.test_compact import BY_N, MOR, make

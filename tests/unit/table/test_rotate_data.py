@@ -12,7 +12,7 @@ import pytest
 import icelock
 from icelock.errors import PolicyError
 from icelock.maintenance import audit
-from icelock.table.maintenance import compact as compact_module
+from icelock.table.maintenance.compaction import compact as compact_module
 from icelock.table.maintenance.maintenance_table import MaintenanceTable
 from icelock.table.maintenance.workers import HERE, Workers
 from tests.helpers.counting_kms import KEYS

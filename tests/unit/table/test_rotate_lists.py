@@ -21,8 +21,8 @@ from icelock.metadata.manifest_list import write_manifest_list
 from icelock.metadata.updates import AddEncryptionKeyUpdate, MoveManifestListUpdate, apply_updates
 from icelock.table.guard.key_rotation import KeyRotation, MovedList
 from icelock.table.guard.rules import check_change
-from icelock.table.maintenance import list_moves as moves_module
-from icelock.table.maintenance import rotate_lists as module
+from icelock.table.maintenance.rotation import list_moves as moves_module
+from icelock.table.maintenance.rotation import rotate_lists as module
 from tests.helpers.table_model import LINEAGE, arrow, row, rows_of
 from tests.lakes.sqlite import TestLake
 from tests.unit.table.test_compact import MOR, make

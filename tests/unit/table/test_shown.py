@@ -14,8 +14,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 import icelock
 from icelock.maintenance import Leftovers, Optimized, OptimizeStep, Outcome, audit
-from icelock.table.maintenance.compact import Compacted
-from icelock.table.maintenance.expire import Expired
+from icelock.table.maintenance.compaction.compact import Compacted
+from icelock.table.maintenance.removal.expire import Expired
 from tests.helpers.places import ROOT
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J"

@@ -3,7 +3,7 @@
 Rows keep their ``_row_id`` and ``_last_updated_sequence_number`` as stored columns (``row_rewrite.with_lineage``). Memory is bounded by a
 batch and the open files' row groups; if rows get an order, all rows of the task are held.
 
-Nothing is committed; on an error the new files are deleted. Not here: which files (``table.maintenance.compact_plan``).
+Nothing is committed; on an error the new files are deleted. Not here: which files (``table.maintenance.compaction.compact_plan``).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ What refers to rows by their positions still does, and what the file lacks is la
 reads as before, from a partition, a default, or as null. So the columns are those of the file that any schema of the table has, each in the
 type that the file was written for, under the file's name for it.
 
-Not here: which files (``table.maintenance.convert_history``), files whose deleted rows go (``arrow.write.combine``).
+Not here: which files (``table.maintenance.conversion.convert_history``), files whose deleted rows go (``arrow.write.combine``).
 """
 
 from __future__ import annotations

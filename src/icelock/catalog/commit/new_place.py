@@ -1,8 +1,8 @@
 """Where a new table goes that was given no location: the folder of its name, or a folder of its own.
 
 A table that was renamed keeps the folder of its old name, and one that was dropped may leave its files there. Two tables in one folder
-can be read, but what one of them no longer needs cannot be told from what the other has (``table.maintenance.leftovers``). Java has the
-same property for it, ``unique-table-location``, and looks at nothing without it.
+can be read, but what one of them no longer needs cannot be told from what the other has (``table.maintenance.removal.leftovers``). Java
+has the same property for it, ``unique-table-location``, and looks at nothing without it.
 
 Not here: a REST server, which says itself where a table goes.
 """
@@ -17,7 +17,7 @@ from pyiceberg.io import FileIO
 
 from icelock import properties as names
 from icelock.io.listing import list_files
-from icelock.table.maintenance.neighbours import may_have_table, uuid_in
+from icelock.table.maintenance.removal.neighbours import may_have_table, uuid_in
 
 _METADATA_FILE: Final = ".metadata.json"
 

@@ -3,7 +3,8 @@
 Both are made in the table's turn, by the same ``Turn.commit`` as all others, so that Hive's parameters, facts and hashes change with them;
 each has a guard of its own (``table.guard.conversion``).
 
-Not here: other commits (``catalog.base``), the work around these (``table.maintenance.convert``, ``table.maintenance.undo_conversion``).
+Not here: other commits (``catalog.base``), the work around these (``table.maintenance.conversion.convert``,
+``table.maintenance.conversion.undo_conversion``).
 """
 
 from __future__ import annotations

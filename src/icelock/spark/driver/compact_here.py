@@ -1,10 +1,10 @@
-"""A compaction's work by Spark's tasks: the calling process of a classic session plans and commits (``table.maintenance.compact``).
+"""A compaction's work by Spark's tasks: the calling process of a classic session plans and commits.
 
 Rows as they are: one job for all groups, a task for each bin of files; it reads and writes in one Python worker, and no row passes through
 the JVM. Rows in an order: one job for each group, in which Spark's own reader reads where it can, and Spark sorts by ranges, one range a
 new file. Where a range begins, a sample says, for which Spark reads the columns of the order alone. Splits and messages are sealed.
 
-When a job fails, no file of it is left. Not here: which files, commits, and what is done again (``table.maintenance.compact``).
+When a job fails, no file of it is left. Not here: which files, commits, and what is done again (``table.maintenance.compaction.compact``).
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ from icelock.spark.task.combine import CombinePlan, combine_sealed, read_sealed,
 from icelock.spark.task.read import ReadPlan
 from icelock.spark.task.splits import Split
 from icelock.spark.task.write import WritePlan
-from icelock.table.maintenance.compact import CompactWork, combine_here
-from icelock.table.maintenance.compact_plan import PlannedGroup
+from icelock.table.maintenance.compaction.compact import CompactWork, combine_here
+from icelock.table.maintenance.compaction.compact_plan import PlannedGroup
 from icelock.table.read.scan import DataScan
 from icelock.table.table import Table
 

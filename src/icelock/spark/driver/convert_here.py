@@ -1,9 +1,9 @@
 """A conversion's work by Spark's tasks: a job for many data files, a task for each, which reads and writes it in one Python worker.
 
-The calling process of a classic session plans and commits (``table.maintenance.convert``). Tasks get the names of plain files, and draw the
-keys of what they write; splits and messages are sealed. When a job fails, no file of it is left.
+The calling process of a classic session plans and commits (``table.maintenance.conversion.convert``). Tasks get the names of plain files,
+and draw the keys of what they write; splits and messages are sealed. When a job fails, no file of it is left.
 
-Not here: which files (``table.maintenance.convert_files``), the work itself (``spark.task.combine``).
+Not here: which files (``table.maintenance.conversion.convert_files``), the work itself (``spark.task.combine``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from icelock.spark.driver.rewrite_here import SMALL, one_by_one, run_splits
 from icelock.spark.task.combine import CombinePlan, combine_sealed
 from icelock.spark.task.read import ReadPlan
 from icelock.spark.task.splits import Split
-from icelock.table.maintenance.convert_files import bytes_of, write_here
+from icelock.table.maintenance.conversion.convert_files import bytes_of, write_here
 from icelock.table.plain import AnyTable
 
 _AT_ONCE: Final = 2000  # files of a job: what a failure costs, and the messages that are held

@@ -4,7 +4,7 @@ A job copies at most ``_AT_ONCE`` files, divided by their sizes among a few task
 keys of their files, and messages those of the copies; both are sealed, and no executor talks to the KMS. What earlier attempts of tasks
 wrote, and all that a job wrote which fails, is found by the first half of its copies' names, and deleted, if the storage can list.
 
-Not here: which files (``table.maintenance.rotate_data``, ``table.maintenance.rotate_history``), what a task does
+Not here: which files (``table.maintenance.rotation.rotate_data``, ``table.maintenance.rotation.rotate_history``), what a task does
 (``spark.task.copy_files``).
 """
 
@@ -29,7 +29,7 @@ from icelock.spark.sealed.hpke import Recipient
 from icelock.spark.settings.session import settings_of
 from icelock.spark.task.copy_files import CopyPlan, FileCopy, FilesCopied, copy_sealed
 from icelock.spark.task.splits import shares
-from icelock.table.maintenance.copied_files import NewPlace, ToCopy, copy_here
+from icelock.table.maintenance.rotation.copied_files import NewPlace, ToCopy, copy_here
 from icelock.table.table import Table
 
 _JOB: Final = "copy"

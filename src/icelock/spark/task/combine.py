@@ -1,6 +1,7 @@
 """What an executor does for a compaction: the live rows of the data files of one task go to new files. Neither catalog nor KMS is imported.
 
-Not here: which files (``table.maintenance.compact_plan``), the work itself (``arrow.write.combine``), jobs (``spark.driver.compact_here``).
+Not here: which files (``table.maintenance.compaction.compact_plan``), the work itself (``arrow.write.combine``), jobs
+(``spark.driver.compact_here``).
 """
 
 from __future__ import annotations

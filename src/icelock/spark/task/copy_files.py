@@ -3,7 +3,7 @@
 A task knows the keys of the files that it copies, and where each copy begins to lie: the rest of the place is its own, so that a task which
 runs twice never writes to one place.
 
-Not here: which files (``table.maintenance.copied_files``), the work itself (``io.reencrypt``), jobs (``spark.driver.copy_here``).
+Not here: which files (``table.maintenance.rotation.copied_files``), the work itself (``io.reencrypt``), jobs (``spark.driver.copy_here``).
 """
 
 from __future__ import annotations

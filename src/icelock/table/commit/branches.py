@@ -5,7 +5,7 @@ An unknown name is refused; PyIceberg would ignore its removal, and move a branc
 The builder also has fast-forward, and keeps a ref's retention settings. Moving a ref makes no snapshot, so every key stays in use.
 A change conflicts when another writer has moved the same ref.
 
-Not here: writing to a branch (``table.transaction``), removing snapshots (``table.maintenance.expire``).
+Not here: writing to a branch (``table.transaction``), removing snapshots (``table.maintenance.removal.expire``).
 """
 
 from __future__ import annotations

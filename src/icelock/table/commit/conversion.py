@@ -13,7 +13,7 @@ asserts the branch as it was, is refused.
 Row ids: those of a table of version 3 are stored with its rows. A table of version 1 or 2 has none; its rows get theirs from 0 on, in the
 order of the new manifests, as after an upgrade.
 
-Not here: writing files (``table.maintenance.convert``), which changes are allowed (``table.guard.conversion``), the commit
+Not here: writing files (``table.maintenance.conversion.convert``), which changes are allowed (``table.guard.conversion``), the commit
 (``catalog.base``).
 """
 

@@ -7,7 +7,7 @@ what summaries say of partitions, which would be partition values in metadata.js
 Row ids: those of version 3 stay. Files that have none, as all of version 1 and 2, get theirs in the order of snapshots, for all snapshots
 alike, as an upgrade and one commit would give them.
 
-Not here: the files (``table.maintenance.convert_history``), the newest snapshot (``table.commit.conversion``).
+Not here: the files (``table.maintenance.conversion.convert_history``), the newest snapshot (``table.commit.conversion``).
 """
 
 from __future__ import annotations

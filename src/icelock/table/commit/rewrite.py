@@ -13,7 +13,7 @@ files are written. By what they did since the snapshot that the work was planned
 
 Groups that are left out have to be done again, on the present rows (``dropped``).
 
-Not here: which files belong in a group, and who writes them (``table.maintenance.compact``).
+Not here: which files belong in a group, and who writes them (``table.maintenance.compaction.compact``).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The guard of the one commit that makes an encrypted table of a plain one, under its own name and uuid, and of the one that undoes it.
 
-All other commits leave a plain table plain (``table.guard.rules``). This one is made by ``table.maintenance.convert`` alone, and what it
-makes is compared with the plain table: nothing but snapshots, properties of encryption and the format version may differ, and no
-snapshot of the plain table, no statistics file and no entry without a key may be left. A
+All other commits leave a plain table plain (``table.guard.rules``). This one is made by ``table.maintenance.conversion.convert`` alone,
+and what it makes is compared with the plain table: nothing but snapshots, properties of encryption and the format version may differ, and
+no snapshot of the plain table, no statistics file and no entry without a key may be left. A
 mixed table (encrypted, with plain files) keeps its keys.
 
 Not here: what it makes (``table.commit.conversion``).

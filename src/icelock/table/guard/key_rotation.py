@@ -5,7 +5,7 @@ metadata that the commit is made on, and tells the guard what may change. A REST
 list is replaced there; another rotation, or a writer that makes a new KEK, may come between the look and the commit there only if it moves
 no branch or tag.
 
-Not here: wrapping (``keys.rewrap``), the work (``table.maintenance.rotate``).
+Not here: wrapping (``keys.rewrap``), the work (``table.maintenance.rotation.rotate``).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ that renames it closes the way back, so no plain file is deleted of a table that
 The digest is worth what the table's metadata file is worth, which the catalog protects. The plain metadata file is protected by the digest.
 The manifests and data files that it leads to are not: who writes to storage can change them, as those of any plain table.
 
-Not here: reading that file (``table.maintenance.plain_files``), the removal (``icelock.maintenance.remove_plain``).
+Not here: reading that file (``table.maintenance.removal.plain_files``), the removal (``icelock.maintenance.remove_plain``).
 """
 
 from __future__ import annotations

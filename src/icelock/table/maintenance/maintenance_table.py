@@ -18,13 +18,13 @@ from pyiceberg.table.sorting import SortOrder
 
 from icelock.kms.client import KmsClient
 from icelock.shown import Described
-from icelock.table.maintenance.compact import Compacted, Compaction, CompactRequest, Progress
-from icelock.table.maintenance.expire import ExpireSnapshots, check_gc
+from icelock.table.maintenance.compaction.compact import Compacted, Compaction, CompactRequest, Progress
+from icelock.table.maintenance.compaction.rewrite_deletes import Into, RewrittenDeletes, rewrite_deletes
+from icelock.table.maintenance.compaction.rewrite_manifests import ManifestProgress, RewrittenManifests, rewrite_manifests
 from icelock.table.maintenance.optimize import Budget, Clock, Optimized, OptimizeStep, optimize
 from icelock.table.maintenance.optimize_policy import OptimizePolicy
-from icelock.table.maintenance.rewrite_deletes import Into, RewrittenDeletes, rewrite_deletes
-from icelock.table.maintenance.rewrite_manifests import ManifestProgress, RewrittenManifests, rewrite_manifests
-from icelock.table.maintenance.rotate import Level, Rotated, rotate
+from icelock.table.maintenance.removal.expire import ExpireSnapshots, check_gc
+from icelock.table.maintenance.rotation.rotate import Level, Rotated, rotate
 from icelock.table.maintenance.workers import HERE, Workers
 from icelock.table.state import OpenTable
 

@@ -17,7 +17,7 @@ from icelock import properties as names
 from icelock.errors import PolicyError
 from icelock.metadata.json_values import whole_number
 from icelock.nearest import hint
-from icelock.table.maintenance.compact_options import CompactOptions
+from icelock.table.maintenance.compaction.compact_options import CompactOptions
 from icelock.table.moments import SAFE_AGE, parse_span
 
 _LEAST_AGE: Final = timedelta(days=1)

@@ -23,10 +23,10 @@ from icelock import properties as names
 from icelock.keys.kek import KEK_LIFESPAN_MS, created_ms, is_live
 from icelock.keys.key_entries import KeyEntries
 from icelock.plan.delete_index import DeleteFileId, delete_file_id
-from icelock.table.maintenance.expire import GC_ENABLED, may_delete
-from icelock.table.maintenance.kinds import Kind
-from icelock.table.maintenance.leftovers import Leftovers, leftovers, remove_leftovers
 from icelock.table.maintenance.optimize_policy import OptimizePolicy
+from icelock.table.maintenance.removal.expire import GC_ENABLED, may_delete
+from icelock.table.maintenance.removal.kinds import Kind
+from icelock.table.maintenance.removal.leftovers import Leftovers, leftovers, remove_leftovers
 from icelock.table.moments import span_text
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from icelock.table.maintenance.compact import CombineFiles, combine_here
-from icelock.table.maintenance.copied_files import CopyFiles, copy_here
+from icelock.table.maintenance.compaction.compact import CombineFiles, combine_here
+from icelock.table.maintenance.rotation.copied_files import CopyFiles, copy_here
 from icelock.table.rows.delete_rewrite import FindDeleted, find_here
 
 

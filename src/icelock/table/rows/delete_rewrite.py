@@ -10,7 +10,8 @@ these. Who wrote such files says so (``written_later``): what was committed befo
 A file whose rows are all deleted is removed with its deletes. A file that equality deletes may hit, and hit no row of, gets no vector.
 Held are entries of data files with deletes, and their vectors until the commit.
 
-Not here: reading deletes (``arrow.read.deletes``), the snapshot (``table.commit.rewrite``), compaction (``table.maintenance.compact``).
+Not here: reading deletes (``arrow.read.deletes``), the snapshot (``table.commit.rewrite``), compaction
+(``table.maintenance.compaction.compact``).
 """
 
 from __future__ import annotations

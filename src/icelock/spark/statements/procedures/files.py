@@ -9,9 +9,9 @@ from typing import Any, Final
 from icelock.errors import PolicyError
 from icelock.spark.change_rows import add_files
 from icelock.spark.statements.procedures.call import Call, Procedure
-from icelock.table.maintenance.deletable import statistics_paths
-from icelock.table.maintenance.kinds import Kind, kind_of
-from icelock.table.maintenance.leftovers import leftovers, remove_leftovers
+from icelock.table.maintenance.removal.deletable import statistics_paths
+from icelock.table.maintenance.removal.kinds import Kind, kind_of
+from icelock.table.maintenance.removal.leftovers import leftovers, remove_leftovers
 from icelock.table.moments import SAFE_AGE
 
 _TABLE: Final = {"table": "string"}

@@ -1,4 +1,7 @@
-"""``CALL catalog.system.rotate``, which Java does not have: a row for each KEK. Not here: the work (``table.maintenance.rotate``)."""
+"""``CALL catalog.system.rotate``, which Java does not have: a row for each KEK.
+
+Not here: the work (``table.maintenance.rotation.rotate``).
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from icelock.metadata.schema_paths import find_column
 from icelock.spark.driver.new_table import partition_spec
 from icelock.spark.settings.session import settings_of
 from icelock.spark.statements.procedures.call import Call, Procedure
-from icelock.table.maintenance.sort_text import BETWEEN, KEY, direction_of
+from icelock.table.maintenance.compaction.sort_text import BETWEEN, KEY, direction_of
 from icelock.table.table import Table
 
 _ORDER: Final = re.compile(KEY, re.IGNORECASE)

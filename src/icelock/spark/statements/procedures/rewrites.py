@@ -10,7 +10,7 @@ from icelock.errors import PolicyError
 from icelock.spark.maintain_tables import by_tasks, convert_loaded, optimize_loaded
 from icelock.spark.sealed.job import MAIN
 from icelock.spark.statements.procedures.call import Call, Procedure
-from icelock.table.maintenance.sort_text import TABLE
+from icelock.table.maintenance.compaction.sort_text import TABLE
 from icelock.table.moments import parse_span
 
 _TABLE: Final = {"table": "string"}

@@ -1,0 +1,1 @@
+"""Files of a table written anew: small ones together, deletes in another form, manifests by partition."""

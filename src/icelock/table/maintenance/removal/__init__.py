@@ -1,0 +1,1 @@
+"""What is not needed any more: snapshots that expired, files that no snapshot reaches, and whose those are that lie beside them."""
