@@ -33,7 +33,15 @@ from icelock.spark.driver.plan_write import planned_change, planned_write
 from icelock.spark.driver.rewrite_here import rewrite_here
 from icelock.spark.driver.run_jobs import Jobs
 from icelock.spark.driver.scan_rows import scan_rows
-from icelock.spark.driver.target import TableDescription, TargetFiles, described, target_files, target_filter, target_scan, write_context
+from icelock.spark.driver.target import (
+    TableDescription,
+    TargetFiles,
+    description_of,
+    target_files,
+    target_filter,
+    target_scan,
+    write_context,
+)
 from icelock.spark.driver.unreached import remove, sweep
 from icelock.spark.driver.write_here import are_few_changes, is_small, write_here
 from icelock.spark.jvm.rules import read_again
@@ -82,8 +90,8 @@ class JobsHere(Jobs):
         return self._loaded
 
     def describe(self, job: Job) -> TableDescription:
-        """Return what the table of a job is like; errors are those of ``described``, and NoSuchTableError."""
-        return described(self._table(job), job)
+        """Return what the table of a job is like; errors are those of ``description_of``, and NoSuchTableError."""
+        return description_of(self._table(job), job)
 
     def target(self, job: Job) -> DataFrame:
         """Return the rows of the table that an operation is about, by Spark's own reader where it can."""

@@ -32,7 +32,16 @@ from icelock.spark.columns.projection import project
 from icelock.spark.columns.types import spark_schema
 from icelock.spark.driver.commit import discard_staged
 from icelock.spark.driver.loaded import Loaded
-from icelock.spark.driver.target import TargetFiles, check_same_table, describe, see, target_files, target_scan, told, write_context
+from icelock.spark.driver.target import (
+    TargetFiles,
+    as_column,
+    check_same_table,
+    description_column,
+    target_files,
+    target_scan,
+    version_column,
+    write_context,
+)
 from icelock.spark.native.plan import is_native
 from icelock.spark.sealed.job import DESCRIPTION, Action, Job, Staged, check_staged, peek, take_result
 from icelock.spark.sealed.seen import Seen
@@ -71,11 +80,11 @@ def _answer(settings: Settings, job: Job) -> StructType | None:
     """Return the schema of a job that reads no rows of the table."""
     match job.action:
         case Action.DESCRIBE:
-            return describe(settings, job)
+            return description_column(settings, job)
         case Action.SEE:
-            return see(settings, job)
+            return version_column(settings, job)
         case Action.RESULT:
-            return told(take_result(job) or "")
+            return as_column(take_result(job) or "")
         case Action.DISCARD:
             discard_staged(settings, job)
             return _result_schema(staged=False)

@@ -78,7 +78,7 @@ class TableDescription:
         )
 
 
-def described(table: Table, job: Job) -> TableDescription:
+def description_of(table: Table, job: Job) -> TableDescription:
     """Return what an operation has to know of its table; needs no key.
 
     A plain table, no such branch, a filter that does not fit, an invalid mode, or a column with a reserved name is a PolicyError.
@@ -106,17 +106,17 @@ def described(table: Table, job: Job) -> TableDescription:
     )
 
 
-def describe(settings: Settings, job: Job) -> sp.StructType:
-    """Return ``described`` as the metadata of one column, for a user's process that has no catalog; same errors, and NoSuchTableError."""
-    return told(described(open_table(settings, job.table), job).to_json())
+def description_column(settings: Settings, job: Job) -> sp.StructType:
+    """Return ``description_of`` in a column, for a user's process that has no catalog; same errors, and NoSuchTableError."""
+    return as_column(description_of(open_table(settings, job.table), job).to_json())
 
 
-def see(settings: Settings, job: Job) -> sp.StructType:
-    """Return the present version of a table (``Seen``) as the metadata of one column; needs no key."""
-    return told(Seen.of(open_table(settings, job.table).metadata).to_text())
+def version_column(settings: Settings, job: Job) -> sp.StructType:
+    """Return the present version of a table (``Seen``) in a column; needs no key."""
+    return as_column(Seen.of(open_table(settings, job.table).metadata).to_text())
 
 
-def told(text: str) -> sp.StructType:
+def as_column(text: str) -> sp.StructType:
     """Return a text as the metadata of one column."""
     return sp.StructType([sp.StructField(DESCRIPTION, sp.StringType(), metadata={DESCRIPTION: text})])
 

@@ -20,7 +20,7 @@ from icelock.spark.columns.filters import FilterTranslator
 from icelock.spark.columns.types import spark_schema
 from icelock.spark.driver.jobs_here import JobsHere
 from icelock.spark.driver.new_table import iceberg_schema
-from icelock.spark.driver.target import described
+from icelock.spark.driver.target import description_of
 from icelock.spark.native.filters import exact_filter_of, pruning_filter
 from icelock.spark.sealed.job import MAIN, Action, Job, Purpose
 from icelock.spark.settings.options import TABLE
@@ -154,7 +154,7 @@ def change_rows(session: StatementSession, loaded: LoadedTable, asked: Asked) ->
         isolation=options.isolation,
         of_files=options.of_files,
     ).of_batch(session.results.epoch)
-    known = described(loaded.table, job)
+    known = description_of(loaded.table, job)
     job = replace(job, base=replace(known.base, snapshot_id=loaded.snapshot_id))
     rows = session.rows(asked.given)
     with JobsHere(session.spark, loaded.name, loaded.table) as jobs:
