@@ -16,6 +16,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from icelock import properties as names
 from icelock.metadata.table_metadata import is_encrypted
+from icelock.plan.filters.written import written
 from icelock.shown import Described, Facts, Grid, utc
 
 CATALOG: Final = "scan.catalog"  # the name of the table's catalog; a scan has no catalog that could plan for it
@@ -109,7 +110,7 @@ class DescribedScan(Described):
 
     def _facts(self) -> Facts:
         if not isinstance(self.row_filter, AlwaysTrue):
-            yield "filter", self.row_filter
+            yield "filter", written(self.row_filter)
         yield "columns", "all" if "*" in self.selected_fields else ", ".join(self.selected_fields)
         current = self.table_metadata.current_snapshot_id
         for fact, name in (("snapshot", "snapshot_id"), ("after snapshot", "from_snapshot_id"), ("to snapshot", "to_snapshot_id")):
