@@ -172,6 +172,6 @@ class ReadableTable:
 
     def to_polars(self) -> pl.LazyFrame:
         """Return a Polars lazy frame of the table, see ``icelock.polars.scan``."""
-        from icelock.polars import scan  # noqa: PLC0415 - an extra, and slow to import
+        from icelock.table.read.polars_source import scan  # noqa: PLC0415 - an extra, and slow to import
 
         return scan(self)  # type: ignore[arg-type]  # a table
