@@ -31,6 +31,7 @@ _HINT: Final = "/version-hint.text"
 _LONGEST_HINT: Final = 20
 _METADATA: Final = (".metadata.json", ".metadata.json.gz", _HINT)
 _MISSING: Final = "metadata-missing"
+_LINK: Final = "it is a symbolic link to a folder, which is not followed: list what is there, and replace the link by the folder or a mount"
 _HADOOP_CHECKSUM: Final = b"crc\x00"
 
 
@@ -53,8 +54,12 @@ class Objects:
     def look(self, io: FileIO, location: str, findings: Findings, progress: Progress | None) -> None:
         """List the location, and look at the form of what snapshots do not reach."""
         known = max(1, len(self._reached))
+
+        def linked(folder: str) -> None:
+            findings.could_not_look(folder, _LINK)
+
         try:
-            for number, stored in enumerate(list_files(io, location), 1):
+            for number, stored in enumerate(list_files(io, location, not_followed=linked), 1):
                 kind = self._kind(io, stored, findings)
                 self._numbers[kind] += 1
                 self._bytes[kind] += stored.size
@@ -75,9 +80,12 @@ class Objects:
             return "statistics"
         if not stored.size:
             return "other"
-        if stored.location.endswith(_METADATA):
-            return self._named_metadata(io, stored, findings)
-        return self._looked_at(io, stored, findings)
+        look = self._named_metadata if stored.location.endswith(_METADATA) else self._looked_at
+        try:
+            return look(io, stored, findings)
+        except OSError as e:  # one that cannot be read hides no other
+            findings.could_not_look(stored.location, f"{type(e).__name__}: {e}")
+            return "other"
 
     def _named_metadata(self, io: FileIO, stored: StoredFile, findings: Findings) -> str:
         """Tell a metadata file, or a version hint, from another one of such a name."""

@@ -5,6 +5,8 @@ no more: neither the user's script, which would run twice, nor catalog and KMS. 
 a time, over pairs of sockets that no other process has and no path leads to; nothing of it is in arguments, environment or files.
 
 What one of them was reading when it ended is reported as not looked at; then, and if it does not begin, its lanes work in this process.
+A storage may take as long as it likes: a process is alive as long as a thread of it answers that does nothing else. One that is stopped,
+or that the system does not let run, does not, and is ended after some minutes.
 
 Not here: what such a process does (``audit.worker``), how a file is checked (``audit.file_check``).
 """
@@ -23,13 +25,14 @@ from contextlib import ExitStack
 from itertools import chain
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, cast
 
 from icelock.audit.cpus import usable_cpus
 from icelock.audit.file_check import Checked, FileTask, LaneHere, by_lanes, check_files
 from icelock.audit.findings import CODES
-from icelock.audit.worker import READY
+from icelock.audit.worker import ALIVE, READY
 from icelock.io.storage import ArrowFile, ArrowFileIO
 
 if TYPE_CHECKING:
@@ -43,10 +46,11 @@ _NEAR: Final = 2  # threads of a process for large local files: four took a fift
 _BATCH: Final = 16 << 20
 _BEGINS: Final = 60.0  # seconds
 _ENDS: Final = 5.0
-_REMEDY: Final = (
-    "SIGKILL means that memory ran out, or that somebody ended it; audit again, and if it comes again with threads=1 (--threads 1), "
-    "which needs no other process"
-)
+_ASKED: Final = 60.0  # seconds without a result, after which it is asked whether it is there
+# Seconds, and how often: whoever was stopped together with it, as a container is, finds one of these over, and it has the others.
+_ANSWERS: Final = 5.0
+_TIMES: Final = 12
+_REMEDY: Final = "audit again, and if it comes again with threads=1 (--threads 1), which needs no other process"
 _KINDS: Final = frozenset({"local", "s3", "gcs", "abfs"})
 # The other interpreter takes this one's path, as it could be started by any program.
 _BEGIN: Final = """\
@@ -90,8 +94,8 @@ class CheckByProcesses:
 
     def _by_all(self, io: FileIO, tasks: Iterable[FileTask], threads: int, others: int) -> Iterator[Checked]:
         """Check files in this process and others, by so many threads of each."""
-        while len(self.others) < others:
-            self.others.append(OtherProcess(threads))
+        while len(self.others) < others and (other := _other(threads)) is not None:
+            self.others.append(other)
         with ExitStack() as open_ones:
             here = [open_ones.enter_context(LaneHere()) for _ in range(threads)]
             by_turns = zip(here, *(other.lanes for other in self.others), strict=False)
@@ -111,7 +115,11 @@ class CheckByProcesses:
 
 
 class OtherProcess:
-    """Another process that opens files, in so many threads, and the lanes to it."""
+    """Another process that opens files, in so many threads, and the lanes to it.
+
+    Raises:
+        OSError: there are not enough file descriptors left.
+    """
 
     def __init__(self, threads: int) -> None:
         pairs = [Pipe() for _ in range(threads + 1)]
@@ -119,6 +127,7 @@ class OtherProcess:
         self._control, *ours = (one for one, _ in pairs)
         self._process: subprocess.Popen[bytes] | None = None
         self._why = ""
+        self._asking = Lock()
         try:
             # In a group of its own: Ctrl-C is for the process that began it, which ends it then.
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter
@@ -145,7 +154,19 @@ class OtherProcess:
             code = self._process.wait(_ENDS)
         except subprocess.TimeoutExpired:
             return "does not answer"
-        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        return self._why or _ended(code)
+
+    def answers(self) -> bool:
+        """Whether it is there, however long the files take that it has. Any thread may ask."""
+        with self._asking:
+            try:
+                self._control.send_bytes(ALIVE)
+                if any(self._control.poll(_ANSWERS) for _ in range(_TIMES)):
+                    return self._control.recv_bytes() == ALIVE
+            except (EOFError, OSError):
+                return False
+            self._why = self._why or f"did not answer for {_ANSWERS * _TIMES:.0f} s (it was stopped, or the machine has no time for it)"
+            return False
 
     @property
     def pid(self) -> int:
@@ -186,9 +207,9 @@ class _LaneThere:
         try:
             self._pipe.send_bytes(request)
             del request  # raw keys
-            found = json.loads(self._pipe.recv_bytes())
+            found = json.loads(self._answer())
             return [_understood(task, *one) for task, one in zip(tasks, found, strict=True)]
-        except (EOFError, OSError, ValueError, TypeError):
+        except (EOFError, OSError, ValueError, TypeError, RecursionError):
             self.works = False
             return self._lost(tasks)
 
@@ -201,6 +222,12 @@ class _LaneThere:
         self._process.kill()
         _LOG.warning("a process of the audit did not begin (it %s): the others have its work", self._process.fate())
         return False
+
+    def _answer(self) -> bytes:
+        while not self._pipe.poll(_ASKED):
+            if not self._process.answers():
+                raise TimeoutError
+        return self._pipe.recv_bytes()
 
     def _request(self, io: FileIO, tasks: Sequence[FileTask]) -> bytes | None:
         """Return what the process is told of files, None if one of them is nothing for another process."""
@@ -225,6 +252,26 @@ class _LaneThere:
         self._process.kill()  # if it is there, and what it said is not to be understood
         sentence = f"the process that opened it {self._process.fate()}; {_REMEDY}"
         return [Checked(task.path, None, sentence) for task in tasks]
+
+
+def _other(threads: int) -> OtherProcess | None:
+    """Return another process, None if this one has no file descriptors for it."""
+    try:
+        return OtherProcess(threads)
+    except OSError as e:
+        _LOG.warning("a process of the audit did not begin (%s): this one has its work", e)
+        return None
+
+
+def _ended(code: int) -> str:
+    """Return how a process ended that has this code, as ``Popen.returncode``."""
+    if code >= 0:
+        return f"ended with code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:  # one of the real-time signals, which have no names
+        name = f"signal {-code}"
+    return f"was ended by {name}" + (" (memory ran out, or somebody ended it)" if -code == signal.SIGKILL else "")
 
 
 def _understood(task: FileTask, code: object, sentence: object) -> Checked:

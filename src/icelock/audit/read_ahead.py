@@ -66,8 +66,9 @@ class Reader:
 
     def _ask(self, stored: StoredBytes, position: int, buffer: memoryview) -> None:
         if self._thread is None:
-            self._thread = Thread(target=self._work, name="icelock-audit-read", daemon=True)
-            self._thread.start()
+            thread = Thread(target=self._work, name="icelock-audit-read", daemon=True)
+            thread.start()
+            self._thread = thread  # not one that the system refused, which nobody may wait for
         self._wanted.put((stored, position, buffer))
         self._begun.get()  # lets go of the lock: otherwise the read would begin when it is waited for
 

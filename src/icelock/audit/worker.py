@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 # File systems that were not sent before, by number; the number of that of each file, its path there, and what to do with it.
 Request = tuple[Mapping[int, FileSystem], Sequence[tuple[int, str, PlainTask]]]
 READY = b"ready"
+ALIVE = b"alive"
 
 
 class _File:
@@ -57,11 +58,12 @@ class _Files:
 
 
 def work(control: Connection, lanes: Sequence[Connection]) -> None:
-    """Serve each lane in a thread of its own; does not return."""
+    """Serve each lane in a thread of its own, and answer whoever asks for it in this one; does not return."""
     for lane in lanes:
         Thread(target=_serve, args=(lane,), daemon=True).start()
     try:
-        control.recv_bytes()
+        while control.recv_bytes() == ALIVE:
+            control.send_bytes(ALIVE)
     except (EOFError, OSError):
         os._exit(0)
     os._exit(1)

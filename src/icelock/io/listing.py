@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 from typing import Any, Final, Protocol, runtime_checkable
 
 from pyarrow.fs import FileSelector, FileType
@@ -56,10 +57,11 @@ class DeletesMany(Protocol):
         """Delete the files, and return the locations that could not be deleted; a missing file counts as deleted."""
 
 
-def list_files(io: FileIO, location: str) -> Iterator[StoredFile]:
+def list_files(io: FileIO, location: str, *, not_followed: Callable[[str], None] = lambda _: None) -> Iterator[StoredFile]:
     """Yield every file below a location; their locations begin with it.
 
     Symbolic links to folders of a local storage are not followed: one that leads back would give files endless other paths.
+    ``not_followed`` is called with the location of each.
 
     Raises:
         PolicyError: this FileIO cannot list.
@@ -79,8 +81,10 @@ def list_files(io: FileIO, location: str) -> Iterator[StoredFile]:
     while pending:
         place, path = pending.pop()
         for name, below, file in entries(path):
-            if file is None:
+            if file is _Folder.REAL:
                 pending.append((f"{place}/{name}", below))
+            elif file is _Folder.LINKED:
+                not_followed(f"{place}/{name}")
             else:
                 yield StoredFile(location=f"{place}/{name}", size=file[0], modified_ms=file[1])
 
@@ -145,8 +149,14 @@ def _delete_many(storage: DeletesMany, locations: list[str]) -> list[str]:
         return locations
 
 
-# Yields for a folder's path: name, path, and size and time of a file (None: it is a folder).
-_Entries = Callable[[str], Iterator[tuple[str, str, tuple[int, int | None] | None]]]
+class _Folder(Enum):
+    REAL = "a folder"
+    LINKED = "a symbolic link to one"
+
+
+# Name, path, and size and time of a file, or which kind of folder it is.
+_Entry = tuple[str, str, tuple[int, int | None] | _Folder]
+_Entries = Callable[[str], Iterator[_Entry]]  # of a folder's path
 
 
 def _arrow_folder(storage: FileIO, location: str) -> tuple[_Entries, str] | None:
@@ -157,10 +167,10 @@ def _arrow_folder(storage: FileIO, location: str) -> tuple[_Entries, str] | None
     if scheme == "file":
         return _local_entries, path
 
-    def entries(folder: str) -> Iterator[tuple[str, str, tuple[int, int | None] | None]]:
+    def entries(folder: str) -> Iterator[_Entry]:
         for info in filesystem.get_file_info(FileSelector(folder, allow_not_found=True)):
             if info.type == FileType.Directory:
-                yield info.base_name, info.path, None
+                yield info.base_name, info.path, _Folder.REAL
             elif info.type == FileType.File:
                 modified = info.mtime_ns
                 yield info.base_name, info.path, (info.size, None if modified is None else modified // 1_000_000)
@@ -168,7 +178,7 @@ def _arrow_folder(storage: FileIO, location: str) -> tuple[_Entries, str] | None
     return entries, path
 
 
-def _local_entries(folder: str) -> Iterator[tuple[str, str, tuple[int, int | None] | None]]:
+def _local_entries(folder: str) -> Iterator[_Entry]:
     """Yield the entries of a local folder as they are read, whatever their number."""
     try:
         listed = os.scandir(folder)
@@ -178,8 +188,7 @@ def _local_entries(folder: str) -> Iterator[tuple[str, str, tuple[int, int | Non
         for entry in listed:
             try:
                 if entry.is_dir():
-                    if not entry.is_symlink():
-                        yield entry.name, entry.path, None
+                    yield entry.name, entry.path, _Folder.LINKED if entry.is_symlink() else _Folder.REAL
                 elif entry.is_file():
                     status = entry.stat()
                     yield entry.name, entry.path, (status.st_size, status.st_mtime_ns // 1_000_000)
@@ -208,7 +217,7 @@ def _fsspec_folder(storage: FileIO, location: str) -> tuple[_Entries, str] | Non
     if filesystem is None:
         return None
 
-    def entries(folder: str) -> Iterator[tuple[str, str, tuple[int, int | None] | None]]:
+    def entries(folder: str) -> Iterator[_Entry]:
         try:
             listed = filesystem.ls(folder, detail=True)
         except FileNotFoundError:
@@ -217,9 +226,9 @@ def _fsspec_folder(storage: FileIO, location: str) -> tuple[_Entries, str] | Non
             path = str(entry["name"]).rstrip("/")
             name = path.rsplit("/", 1)[-1]
             if entry.get("islink") and os.path.isdir(path):  # noqa: PTH112 - as above; only local storage has links
-                continue
-            if entry["type"] == "directory":
-                yield name, path, None
+                yield name, path, _Folder.LINKED
+            elif entry["type"] == "directory":
+                yield name, path, _Folder.REAL
             elif not str(entry["name"]).endswith("/"):  # some storages list a folder as an empty file
                 yield name, path, (int(entry["size"]), _fsspec_time_ms(entry))
 

@@ -710,3 +710,26 @@ def test_a_list_that_was_given_to_another_snapshot(lake: TestLake) -> None:
     report = look(file, "open")
     assert report.counts == {"manifest-list-exchanged": 2}
     assert {finding.what for finding in report.findings} == {older["manifest-list"], newer["manifest-list"]}
+
+
+def test_a_link_to_a_folder_hides_nothing_from_the_listing(patient: Patient, tmp_path: Path) -> None:
+    """It is not followed, as it may lead back: what is behind it was not looked at."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "rows.csv").write_text("4000 1234 5678 0001,Ann")
+    link = data_file(patient).parent / "linked"
+    link.symlink_to(tmp_path / "elsewhere")
+    report = look(patient.file, "foreign")
+    assert (report.verdict, [path_of(one.what) for one in report.unseen]) == ("could not look", [link])
+    assert "symbolic link to a folder" in report.unseen[0].why
+
+
+def test_an_object_that_cannot_be_read_hides_no_other(patient: Patient) -> None:
+    """Arrow cannot open a name that is not UTF-8; whoever writes to storage can make one."""
+    folder = data_file(patient).parent
+    for name in (b"a\xff.bin", b"b\xff.metadata.json", b"z\xff.bin"):
+        Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).write_bytes(b"x")
+    rows = folder / "rows.csv"
+    rows.write_text("4000 1234 5678 0001,Ann")
+    report = look(patient.file, "foreign")
+    assert [(one.code, path_of(one.what)) for one in report.findings] == [("plain-object", rows)]
+    assert report.unseen_count == 3

@@ -5,6 +5,7 @@ What they find is compared with what this process finds by the planted faults (`
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -94,10 +95,25 @@ def test_a_report_names_the_files_that_a_killed_process_had(patient: Patient, ow
 def test_an_answer_that_is_none_is_not_taken_for_sound(patient: Patient, own: Elsewhere) -> None:
     """What a process may say that a file took over."""
     lane, tasks = begun(own, patient).lanes[0], tasks_of(patient)[:1]
-    answers = [b"", b"[]", b"null", b"[null]", b"[[null]]", b"[[null, 1, 2]]", b"[[null, null]]", b'[["x", 1]]', b'[[5, ""]]', b"\xff"]
+    answers = [
+        b"[" * 99_999,
+        b"",
+        b"[]",
+        b"null",
+        b"[null]",
+        b"[[null]]",
+        b"[[null, 1, 2]]",
+        b"[[null, null]]",
+        b'[["x", 1]]',
+        b'[[5, ""]]',
+        b"\xff",
+    ]
 
     class Liar:
         def send_bytes(self, _request: bytes) -> None: ...
+
+        def poll(self, _seconds: float) -> bool:
+            return True
 
         def recv_bytes(self) -> bytes:
             return answer
@@ -125,6 +141,56 @@ def test_ctrl_c_ends_a_process_that_hangs(patient: Patient, monkeypatch: pytest.
         with pytest.raises(KeyboardInterrupt):
             look(patient.file, "bytes", check=check, progress=interrupt)
         assert not Path(f"/proc/{other.pid}").exists()
+
+
+def test_a_process_that_is_stopped_is_not_waited_for_without_end(patient: Patient, own: Elsewhere, monkeypatch: pytest.MonkeyPatch) -> None:
+    process, (task, *_) = begun(own, patient), tasks_of(patient)
+    (lane, *_) = (lane for lane in process.lanes if lane.works)
+    monkeypatch.setattr(processes, "_ASKED", 0.01)
+    monkeypatch.setattr(processes, "_ANSWERS", 0.01)
+    os.kill(process.pid, signal.SIGSTOP)
+    (found,) = lane.check(ArrowFileIO({}), [task])
+    assert (found.path, found.code) == (task.path, None)
+    assert "did not answer" in found.sentence
+    assert not Path(f"/proc/{process.pid}").exists()
+    assert lane.check(ArrowFileIO({}), [task])[0].sentence == ""  # by this process
+
+
+def test_a_process_whose_storage_is_slow_is_waited_for(patient: Patient, own: Elsewhere) -> None:
+    """Its result is not there three times, and each time it is asked whether it is: a thread that opens no files answers."""
+    process, (task, *_) = begun(own, patient), tasks_of(patient)
+    (lane, *_) = (lane for lane in process.lanes if lane.works)
+    there, waited = lane._pipe, list[float]()
+
+    class Slow:
+        send_bytes, recv_bytes = there.send_bytes, there.recv_bytes
+
+        def poll(self, seconds: float) -> bool:
+            waited.append(seconds)
+            return len(waited) > 3 and there.poll(seconds)
+
+    lane._pipe = Slow()  # type: ignore[assignment]
+    assert lane.check(ArrowFileIO({}), [task])[0].sentence == ""
+    assert (len(waited), lane.works) == (4, True)
+
+
+def test_a_signal_without_a_name_is_told_by_its_number(patient: Patient, own: Elsewhere) -> None:
+    process, (task, *_) = begun(own, patient), tasks_of(patient)
+    (lane, *_) = (lane for lane in process.lanes if lane.works)
+    os.kill(process.pid, signal.SIGRTMIN + 1)  # 35 on Linux
+    assert f"was ended by signal {int(signal.SIGRTMIN) + 1};" in lane.check(ArrowFileIO({}), [task])[0].sentence
+
+
+def test_without_file_descriptors_this_process_opens_all(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse() -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(processes, "Pipe", refuse)
+    with caplog.at_level(logging.WARNING, "icelock"), CheckByProcesses(processes=2, worth=0) as check:
+        assert look(patient.file, "bytes", check=check).verdict == "sound"
+    assert "did not begin ([Errno 24] Too many open files)" in caplog.text
 
 
 def test_it_ends_with_the_one_that_began_it(patient: Patient, own: Elsewhere) -> None:

@@ -161,3 +161,17 @@ def test_pages_are_taken_from_what_was_read_ahead(lake: TestLake, monkeypatch: p
     assert (report.counts, report.unseen) == ({}, ())
     of_data = [path for path in asked if path.endswith(".parquet")]
     assert len(of_data) == 1
+
+
+def test_a_thread_that_the_system_refuses_is_an_error_of_each_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one that never began, the second file would be waited for without end."""
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(read_ahead, "_WINDOW", 64)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with Reader() as reader:
+        for _ in range(2):
+            with opened(lambda: Stream(DATA)) as stored, pytest.raises(RuntimeError, match="can't start new thread"):
+                next(reader.windows(stored, 0, len(DATA)))

@@ -67,7 +67,9 @@ def test_links_to_folders_are_not_followed(folder: Path, io: FileIO) -> None:
     """Two links back to their own folder are 2^40 paths to each file; one to another folder would list another table's files."""
     for name, target in (("data/a", "."), ("data/b", "."), ("data/other", folder.parent / "t2")):
         (folder / name).symlink_to(target, target_is_directory=True)
-    assert {file.location for file in list_files(io, str(folder))} == {f"{folder}/{name}" for name in NAMES}
+    told: list[str] = []
+    assert {file.location for file in list_files(io, str(folder), not_followed=told.append)} == {f"{folder}/{name}" for name in NAMES}
+    assert sorted(told) == [f"{folder}/data/{name}" for name in ("a", "b", "other")]
 
 
 def test_what_is_not_allowed_any_more_stays(folder: Path) -> None:
