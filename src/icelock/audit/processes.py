@@ -128,6 +128,7 @@ class OtherProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._why = ""
         self._asking = Lock()
+        self._told = False
         try:
             # In a group of its own: Ctrl-C is for the process that began it, which ends it then.
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter
@@ -178,8 +179,18 @@ class OtherProcess:
         if self._process is not None:
             self._process.kill()
 
+    def give_up(self, why: str) -> None:
+        """End it as one that did not begin, for this reason (empty: however it ended), which is told once."""
+        with self._asking:
+            self._why = self._why or why
+            self.kill()
+            if not self._told:
+                _LOG.warning("a process of the audit did not begin (it %s): the others have its work", self.fate())
+            self._told = True
+
     def end(self) -> None:
         """End it, and let go of what belongs to it; no lane is in use, or its answer is not wanted."""
+        self._told = True  # that it did not begin, if it has no time to
         self.kill()
         self._control.close()
         self.fate()
@@ -214,13 +225,15 @@ class _LaneThere:
             return self._lost(tasks)
 
     def _has_begun(self) -> bool:
+        why = ""
         try:
-            if self._pipe.poll(_BEGINS) and self._pipe.recv_bytes() == READY:
+            if not self._pipe.poll(_BEGINS):
+                why = f"said nothing for {_BEGINS:.0f} s"
+            elif self._pipe.recv_bytes() == READY:
                 return True
         except (EOFError, OSError):
             pass
-        self._process.kill()
-        _LOG.warning("a process of the audit did not begin (it %s): the others have its work", self._process.fate())
+        self._process.give_up(why)
         return False
 
     def _answer(self) -> bytes:

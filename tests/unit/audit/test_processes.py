@@ -249,6 +249,30 @@ def test_where_none_can_begin_this_process_opens_all(
     assert "did not begin (it ended with code 1)" in caplog.text
 
 
+def test_one_that_does_not_begin_is_told_once_with_the_reason(
+    patient: Patient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = tmp_path / "python-that-hangs"
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(processes, "_BEGINS", 0.01)
+    other, (task, *_) = OtherProcess(2), tasks_of(patient)
+    assert [lane.check(ArrowFileIO({}), [task])[0].sentence for lane in other.lanes] == ["", ""]
+    assert [one.getMessage() for one in caplog.records] == [
+        "a process of the audit did not begin (it said nothing for 0 s): the others have its work"
+    ]
+    other.end()
+
+
+def test_one_that_has_no_time_to_begin_is_not_told(patient: Patient, caplog: pytest.LogCaptureFixture) -> None:
+    """Its lane waits for it while the audit ends, as by Ctrl-C."""
+    other, (task, *_) = OtherProcess(1), tasks_of(patient)
+    other.end()
+    assert other.lanes[0].check(ArrowFileIO({}), [task])[0].sentence == ""
+    assert caplog.records == []
+
+
 @pytest.mark.usefixtures("begins_none")
 @pytest.mark.parametrize("program", ["", "/usr/bin/uwsgi", "/opt/app/app"])
 def test_a_program_with_python_inside_does_not_begin_itself_again(patient: Patient, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
