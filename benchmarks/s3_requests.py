@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,18 +45,20 @@ SPEC: Final = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "part")
 
 
 class Counting:
-    """Moto as a WSGI application that counts requests of data files by method."""
+    """Moto as a WSGI application that counts requests of data files by method, and answers each after ``delay`` seconds."""
 
     def __init__(self) -> None:
         self._inner = DomainDispatcherApplication(create_backend_app)
         self.data: Counter[str] = Counter()
         self.others = 0
+        self.delay = 0.0
 
     def __call__(self, environment: dict[str, Any], start: Any) -> Any:
         if ".parquet" in environment["PATH_INFO"] + environment["QUERY_STRING"]:
             self.data[environment["REQUEST_METHOD"]] += 1
         else:
             self.others += 1
+        time.sleep(self.delay)
         return self._inner(environment, start)
 
     def taken(self, files: int) -> tuple[str, str, str]:
