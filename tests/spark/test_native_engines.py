@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 from pyiceberg.schema import Schema
@@ -11,6 +12,7 @@ from pyiceberg.types import LongType, StringType, TimeType
 import icelock.spark
 from icelock.errors import PolicyError
 from icelock.spark.jvm import native as jvm_side
+from icelock.spark.native.reach import unreachable
 from tests.spark.native_tables import TABLE, append, create, native, optional, values
 
 pytestmark = pytest.mark.spark
@@ -99,6 +101,14 @@ def test_settings_that_change_between_reads(spark, spark_lake):
         assert native(spark).rdd.getNumPartitions() == 4
     finally:
         spark.conf.unset("spark.sql.files.openCostInBytes")
+
+
+def test_a_storage_that_hadoop_does_not_reach_is_told_with_its_reason(spark, spark_lake):
+    """The reason is Hadoop's own sentence; py4j's names a method and a number alone."""
+    (task,) = create(spark_lake, SCHEMA, ROWS).scan().scan_tasks()
+    reason = unreachable(spark, [replace(task, path="s3://lake/db/a.parquet")])
+    assert reason is not None
+    assert 'No FileSystem for scheme "s3"' in reason
 
 
 @pytest.mark.spark43

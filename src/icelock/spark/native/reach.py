@@ -36,10 +36,17 @@ def unreachable(spark: SparkSession, tasks: Sequence[ScanTask]) -> str | None:
             path = jvm.org.apache.hadoop.fs.Path(task.path)
             found = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).getFileStatus(path).getLen()  # noqa: SLF001
         except Exception as e:  # noqa: BLE001 - no such file system, or none of its credentials
-            return f"Hadoop in this session does not reach {scheme} storage ({str(e).partition(chr(10))[0]})"
+            return f"Hadoop in this session does not reach {scheme} storage ({_reason(e)})"
         if found != task.file_size:
             return f"Hadoop in this session sees {found} bytes in {task.path}, not {task.file_size}"
     return None
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of what the JVM says; py4j's own first line names its method only."""
+    thrown = getattr(error, "java_exception", None)  # Py4JJavaError's
+    said = str(error) if thrown is None else str(thrown.toString())
+    return said.partition("\n")[0]
 
 
 def _scheme(path: str) -> str:
