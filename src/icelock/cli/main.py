@@ -118,6 +118,8 @@ class _Commands(click.Group):
         except click.Abort:
             code = Code.INTERRUPTED
             emit_error("KeyboardInterrupt", f"{code.meaning}; what was committed stays", code, as_json="--json" in given)
+        except MemoryError:  # what prints errors had none either; Python would end with the code of findings
+            code = _no_memory(as_json="--json" in given)
         own_process.end()
         sys.exit(int(code) if isinstance(code, int) else Code.DONE)
 
@@ -128,6 +130,16 @@ def _wrong_usage(error: click.ClickException, *, as_json: bool) -> Code:
     else:
         error.show()
     return Code.USAGE
+
+
+def _no_memory(*, as_json: bool) -> Code:
+    """Say so without rich, whose import takes some."""
+    message = "memory ran out"
+    if as_json:
+        emit_error("MemoryError", message, Code.COULD_NOT, as_json=True)
+    else:
+        click.echo(f"Error: {message}", err=True)
+    return Code.COULD_NOT
 
 
 def _version(context: click.Context, _parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature

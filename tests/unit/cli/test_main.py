@@ -44,6 +44,21 @@ def test_an_interrupt_ends_with_a_word_and_code_130(monkeypatch):
     assert (said["error"], said["exit-code"]) == ("KeyboardInterrupt", 130)
 
 
+def test_where_memory_runs_out_also_for_what_prints_errors_the_code_is_not_that_of_findings(monkeypatch):
+    """Python ends with 1 by itself: to a script an audit would have found something."""
+
+    def none_left(*_args, **_more):
+        raise MemoryError
+
+    monkeypatch.setattr(click.Group, "resolve_command", none_left)
+    monkeypatch.setattr(output, "_console", none_left)
+    text = CliRunner().invoke(main, ["audit", "a.b.c"])
+    assert (text.exit_code, text.stdout, text.stderr.strip()) == (2, "", "Error: memory ran out")
+    monkeypatch.setattr(main, "invoke", none_left)
+    said = json.loads(CliRunner().invoke(main, ["audit", "a.b.c", "--json"]).stderr)
+    assert (said["error"], said["exit-code"]) == ("MemoryError", 2)
+
+
 def test_progress_is_told_after_a_second_and_as_json_with_json(monkeypatch):
     @click.command()
     @output.json_option
