@@ -107,17 +107,20 @@ def ask(port: int, proxy: str, call: str) -> bytes:
     return got
 
 
-def play_jvm(port: int, proxies: Iterable[str]) -> bytes:
-    """Call the function of a ``foreachBatch`` with a batch of one's own, number 7, and be its JVM; return all that came."""
-    return b"\n".join(_be_the_jvm(port, proxy) for proxy in proxies)
+def play_jvm(port: int, proxies: Iterable[str], *, method: str = "call", ends_at: bytes | None = None) -> bytes:
+    """Call a method with a batch of one's own, number 7, as that of a ``foreachBatch``, and be its JVM; return all that came.
+
+    ``ends_at`` is a word of a question at which the connection is closed in the place of an answer, so that py4j makes another one.
+    """
+    return b"\n".join(_be_the_jvm(port, proxy, method, ends_at) for proxy in proxies)
 
 
-def _be_the_jvm(port: int, proxy: str) -> bytes:
+def _be_the_jvm(port: int, proxy: str, method: str, ends_at: bytes | None) -> bytes:
     got = b""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as connection, connection.makefile("rb") as stream:
             connection.settimeout(10)
-            connection.sendall(f"c\n{proxy}\ncall\nro1\ni7\ne\n".encode())
+            connection.sendall(f"c\n{proxy}\n{method}\nro1\ni7\ne\n".encode())
             while line := stream.readline():
                 got += line
                 if line.startswith((b"!", b"A")) or len(got) > MOST:
@@ -126,6 +129,8 @@ def _be_the_jvm(port: int, proxy: str) -> bytes:
                 while (part := stream.readline().strip()) not in (b"e", b""):
                     command.append(part)
                 got += b" ".join(command) + b"\n"
+                if ends_at is not None and ends_at in command:
+                    break
                 connection.sendall(_answer(command))
     except OSError:
         pass
@@ -133,7 +138,10 @@ def _be_the_jvm(port: int, proxy: str) -> bytes:
 
 
 def _answer(command: list[bytes]) -> bytes:
-    """Return what a JVM may say: each name is a class, each member a method, and each method returns an object."""
+    """Return what a JVM may say: a name is a package or class, each member a method, and each method returns an object."""
     if command[0] == b"r" and command[-1] != b"MODULE$":
-        return b"!ym\n" if command[1] == b"m" else b"!ycany.Class\n"
+        if command[1] == b"m":
+            return b"!ym\n"
+        name = command[2]
+        return b"!yp\n" if name.rpartition(b".")[2][:1].islower() else b"!yc" + name + b"\n"
     return b"!yv\n" if command[0] == b"m" else b"!yro9\n"

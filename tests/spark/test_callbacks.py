@@ -266,6 +266,8 @@ import json, sys
 from pyspark.sql import functions as F
 import icelock.spark
 from tests.helpers.spark import session
+from tests.helpers.waiting import wait_until
+from tests.spark.other_user import as_other_user, play_jvm
 
 given = json.loads(sys.stdin.read())
 for turn in range(2):
@@ -276,6 +278,15 @@ for turn in range(2):
     if turn == 0:
         old = read()
         spark.stop()
+
+called, stream = [], spark.readStream.format("icelock").load("test.db.t")
+query = stream.writeStream.foreachBatch(lambda batch, number: called.append([number, batch.count()])).start()
+assert wait_until(lambda: bool(called))
+gateway = spark.sparkContext._gateway
+port, proxies = gateway._callback_server.get_listening_port(), list(gateway.gateway_property.pool.dict)
+got = as_other_user(lambda: play_jvm(port, proxies))
+query.stop()
+print("called", len(proxies), called, got)
 """
 
 
@@ -294,3 +305,5 @@ def test_without_pinned_threads_and_in_a_second_context(lake):
     )
     assert job.returncode == 0, job.stderr[-3000:]
     assert [line for line in job.stdout.splitlines() if line.startswith("rows")] == ["rows 0 7 None", "rows 1 7 None"]
+    called = [line for line in job.stdout.splitlines() if line.startswith("called")]
+    assert called == ["called 1 [[0, 20]] b''"], "PySpark's port has a token there: the JVM calls its function, and nobody else"

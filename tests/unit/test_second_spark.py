@@ -64,6 +64,7 @@ HOOKS = {
     "a plan ahead": "test_ahead.py::test_a_plan_is_made_and_nothing_is_run",
     "its search for data sources": "test_data_source_search.py::test_other_data_sources_are_found_and_without_any_no_process_looks",
     "Arrow batches as PySpark compares them": "test_parts.py::test_arrow_form_is_pysparks",
+    "PySpark's calls of functions": "test_streams_caller.py::test_another_user_who_calls_the_function_of_a_stream_runs_nothing_of_it",
     "PySpark's conversion of errors": "test_errors.py::test_other_errors_stay_as_they_are",
     "Spark Connect": "test_connect.py::test_register_read_and_write_over_connect",
     "the README's session": "test_pages.py::test_the_first_page_runs_as_it_stands",

@@ -17,7 +17,7 @@ from icelock.properties import check_catalog_properties, check_nested, is_number
 from icelock.spark.arguments import checked
 from icelock.spark.driver.source import NAME, data_source
 from icelock.spark.jvm.ahead import begin
-from icelock.spark.jvm.caller import check_caller
+from icelock.spark.jvm.caller import check_callers
 from icelock.spark.jvm.data_sources import register_before, spare_search
 from icelock.spark.jvm.errors import install
 from icelock.spark.jvm.rules import activate, install_fresh_scans, install_own_rows
@@ -49,7 +49,7 @@ def register(spark: SparkSession, catalogs: Mapping[str, Mapping[str, object]] |
         PolicyError: what is no session or no catalog's properties, a catalog name with a dot, or an unknown or misspelt setting.
     """
     if is_classic(spark):
-        check_caller()
+        check_callers()
         begin(spark)
         from icelock.spark.statements.session import connect_catalogs
 
