@@ -24,7 +24,7 @@ from pyiceberg.typedef import Record
 
 from icelock.errors import FormatError, IntegrityError, PolicyError
 from icelock.maintenance import convert, leftovers, remove_leftovers, remove_plain, undo_conversion
-from icelock.table.maintenance.conversion import plain_files
+from icelock.table.maintenance.removal import plain_files
 from tests.helpers.tables import ids, local
 from tests.lakes.sqlite import KEYED, TestLake, people
 from tests.unit.table.test_convert import SCHEMA, plain_catalog, plain_metadata_of, plain_table
