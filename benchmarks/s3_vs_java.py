@@ -6,11 +6,9 @@ session, and plain Python beside them; all answers are compared.
 
 The metastore makes folders of databases and tables, for which it has no client of S3: they go to a local folder (Hadoop's viewfs).
 
-icelock's scan in Spark is that of its tasks in Python, unless ``--hadoop`` names a folder with Hadoop's S3 client (hadoop-aws of Spark's
-Hadoop version and the parts of AWS's SDK that Iceberg's bundle lacks: s3-transfer-manager, apache-client, httpclient): then it is the
-native one.
+icelock's scan in Spark is the native one, by Hadoop's S3A, and that of its tasks in Python, which a session without S3A has.
 
-    python benchmarks/s3_vs_java.py [--files 1000] [--rows 400000] [--delay 20] [--rounds 3] [--hadoop FOLDER]
+    python benchmarks/s3_vs_java.py [--files 1000] [--rows 400000] [--delay 20] [--rounds 3]
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from rich.table import Table
 ROOT: Final = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
-from s3_requests import SCHEMA, SPEC, Counting, storage  # noqa: E402
+from s3_requests import SCHEMA, SPEC, taken  # noqa: E402
 
 import icelock.spark  # noqa: E402 - found through the path above
 from icelock import load_catalog  # noqa: E402
@@ -45,19 +43,20 @@ from tests.interop.session import catalog_properties, java_settings  # noqa: E40
 from tests.interop.toolchain import class_path  # noqa: E402
 from tests.lakes.sqlite import KEYED  # noqa: E402
 from tests.servers.metastore import Metastore  # noqa: E402
+from tests.servers.s3 import Counting, Storage, s3_storage  # noqa: E402
 
 LARGE: Final = 8
 Answer = tuple[int, float]
 
 
 @contextmanager
-def lake(folder: Path, s3: dict[str, str], hadoop: Path | None) -> Iterator[tuple[Any, Any]]:
+def lake(folder: Path, storage: Storage) -> Iterator[tuple[Any, Any]]:
     """Yield a Spark session with both engines, and icelock's catalog."""
-    jars = [*class_path(), *(() if hadoop is None else sorted(hadoop.glob("*.jar")))]
+    s3 = storage.properties
     folders = {"fs.s3.impl": "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme"}
     folders["fs.viewfs.mounttable.lake.linkFallback"] = (folder / "folders").as_uri()
     (folder / "folders").mkdir()
-    environment = {**spark_environment(WARM), "SPARK_DIST_CLASSPATH": os.pathsep.join(map(str, jars))}
+    environment = {**spark_environment(WARM), "SPARK_DIST_CLASSPATH": os.pathsep.join(map(str, class_path()))}
     with patch.dict(os.environ, environment), Metastore(warehouse=folder, settings=folders) as metastore:
         ours = {**catalog_properties(metastore.uri, folder), **s3, "warehouse": "s3://lake/ours"}
         java = {
@@ -69,8 +68,7 @@ def lake(folder: Path, s3: dict[str, str], hadoop: Path | None) -> Iterator[tupl
         }
         end_jvm()
         settings = {f"spark.sql.catalog.ice.{name}": value for name, value in java.items()}
-        if hadoop is not None:
-            settings |= {f"spark.hadoop.fs.{name}": value for name, value in hadoop_settings(s3).items()}
+        settings |= {f"spark.hadoop.{name}": value for name, value in storage.hadoop.items()}
         spark = session({**java_settings(folder, metastore.uri), **settings})
         try:
             icelock.spark.register(spark, {"ours": ours})
@@ -78,18 +76,6 @@ def lake(folder: Path, s3: dict[str, str], hadoop: Path | None) -> Iterator[tupl
         finally:
             spark.stop()
             end_jvm()
-
-
-def hadoop_settings(s3: dict[str, str]) -> dict[str, str]:
-    """Return the settings of Hadoop's S3 client."""
-    return {
-        "s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
-        "s3a.endpoint": s3["s3.endpoint"],
-        "s3a.endpoint.region": s3["s3.region"],
-        "s3a.path.style.access": "true",
-        "s3a.access.key": s3["s3.access-key-id"],
-        "s3a.secret.key": s3["s3.secret-access-key"],
-    }
 
 
 def rows(files: int, each: int) -> pa.Table:
@@ -100,7 +86,10 @@ def rows(files: int, each: int) -> pa.Table:
 
 def ways(spark: Any, catalog: Any, name: str) -> dict[str, Callable[[], Answer]]:
     """Return what is compared: each gives the number of rows and the sum of a column."""
-    text = "select count(value), sum(value) from {}"
+    text, of = "select count(value), sum(value) from {}", ("count(value)", "sum(value)")
+
+    def read(engine: str) -> Answer:
+        return tuple(icelock.spark.read(spark, f"ours.{name}", engine=engine).selectExpr(*of).first())
 
     def arrow() -> Answer:
         found = catalog.load_table(name).scan(selected_fields=("value",)).to_arrow()["value"]
@@ -108,7 +97,8 @@ def ways(spark: Any, catalog: Any, name: str) -> dict[str, Callable[[], Answer]]
 
     return {
         "Java, Spark": lambda: tuple(spark.sql(text.format(f"ice.{name}")).first()),
-        "icelock, Spark": lambda: tuple(spark.sql(text.format(f"ours.{name}")).first()),
+        "icelock, Spark, native": lambda: read("native"),
+        "icelock, Spark, tasks in Python": lambda: read("python"),
         "icelock, Python": arrow,
     }
 
@@ -120,14 +110,14 @@ def measured(counting: Counting, found: dict[str, Callable[[], Answer]], files: 
     answers: set[tuple[int, float]] = set()
     for number in range(rounds + 1):
         for name, run in found.items():
-            counting.taken(files)
+            taken(counting, files)
             began = time.perf_counter()
             count, total = run()
-            taken = time.perf_counter() - began
-            requests[name] = counting.taken(files)
+            lasted = time.perf_counter() - began
+            requests[name] = taken(counting, files)
             answers.add((count, round(total, 3)))
             if number:
-                seconds[name].append(taken)
+                seconds[name].append(lasted)
     if len(answers) != 1:
         raise SystemExit(f"the answers differ: {answers}")
     java = min(seconds["Java, Spark"])
@@ -141,13 +131,11 @@ def measured(counting: Counting, found: dict[str, Callable[[], Answer]], files: 
 @click.option("--rows", "each", default=400_000, show_default=True, type=click.IntRange(min=1), help="Of a file of the other table.")
 @click.option("--delay", default=20.0, show_default=True, type=click.FloatRange(min=0), help="Of each answer, in ms.")
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(min=1))
-@click.option(
-    "--hadoop", type=click.Path(path_type=Path, exists=True, file_okay=False), help="A folder with the jars of Hadoop's S3 client."
-)
-def main(*, files: int, each: int, delay: float, rounds: int, hadoop: Path | None) -> None:
+def main(*, files: int, each: int, delay: float, rounds: int) -> None:
     """Count, time, and print."""
     out = Table("", "", "requests a data file", "of them", "all others", "s: min, median", "÷ Java", title=f"S3, {delay:.0f} ms a request")
-    with tempfile.TemporaryDirectory() as scratch, storage() as (counting, s3), lake(Path(scratch), s3, hadoop) as (spark, catalog):
+    with tempfile.TemporaryDirectory() as scratch, s3_storage("lake") as storage, lake(Path(scratch), storage) as (spark, catalog):
+        counting = storage.counting
         catalog.create_namespace("db", {"location": "s3://lake/db"})
         for name, count, size in (("small", files, 10), ("large", LARGE, each)):
             table = catalog.create_table(f"db.{name}", SCHEMA, partition_spec=SPEC, properties=KEYED)

@@ -1,8 +1,8 @@
 """What the interop tests need on Java's side, made on a machine that has only Maven and a JDK.
 
-The Iceberg runtime jar, and the libraries of AWS and Azure for Iceberg's KMS clients, come from Maven Central (48, 69 and 4 MB, checked
-against pinned SHA-256), the test classes under ``java/`` are compiled against them. All lie in ``.cache/interop`` of the clone and are
-made again only when the version or a source changes.
+The Iceberg runtime jar, the libraries of AWS and Azure for Iceberg's KMS clients, and Hadoop's S3A come from Maven Central (48, 69, 4
+and 3 MB, checked against pinned SHA-256), the test classes under ``java/`` are compiled against them. All lie in ``.cache/interop`` of
+the clone and are made again only when the version or a source changes.
 
 Not here: the metastore, which runs from PySpark's own jars (``tests.servers.metastore``).
 """
@@ -27,7 +27,8 @@ RUNTIME_SHA256: Final = "3123c3798af642dd537230923548e013ef41cc28b6626e5225808cf
 AWS_BUNDLE: Final = "iceberg-aws-bundle"
 AWS_BUNDLE_SHA256: Final = "dd7e49ffa4ac9b215bed846581991259e3aec9bb2fa08d6cec029c46cd66d957"
 MAVEN_COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
-AZURE: Final = Path(__file__).parent / "azure"
+AZURE: Final = "azure"
+S3A: Final = "s3a"
 SOURCES: Final = Path(__file__).parent / "java"
 CACHE: Final = Path(__file__).parents[2] / ".cache" / "interop"
 
@@ -37,7 +38,7 @@ class MissingToolError(Exception):
 
 
 def class_path() -> list[Path]:
-    """Return what goes onto the class path of Spark's driver: the Iceberg runtime, libraries of AWS and Azure, the compiled test classes.
+    """Return what goes onto the class path of Spark's driver: the Iceberg runtime, libraries of AWS, Azure and S3A, compiled test classes.
 
     Raises:
         MissingToolError: no JDK, or no Maven and no jar of an earlier run.
@@ -45,7 +46,7 @@ def class_path() -> list[Path]:
     _found(_jdk("java"), "apt-get install openjdk-17-jdk-headless")
     CACHE.mkdir(parents=True, exist_ok=True)
     runtime = _jar(RUNTIME, RUNTIME_SHA256)
-    libraries = [runtime, _jar(AWS_BUNDLE, AWS_BUNDLE_SHA256), *_azure_jars()]
+    libraries = [runtime, _jar(AWS_BUNDLE, AWS_BUNDLE_SHA256), *_jars(AZURE), *_jars(S3A)]
     return [*libraries, _classes(libraries)]
 
 
@@ -64,14 +65,16 @@ def _jar(artifact_id: str, sha256: str) -> Path:
     return jar
 
 
-def _azure_jars() -> list[Path]:
-    """Return the jars that ``azure/SHA256SUMS`` lists, which Maven resolves from ``azure/pom.xml``."""
-    sums = dict(reversed(line.split()) for line in (AZURE / "SHA256SUMS").read_text().splitlines())
-    jars = CACHE / f"azure-{hashlib.sha256((AZURE / 'SHA256SUMS').read_bytes()).hexdigest()[:16]}"
+def _jars(name: str) -> list[Path]:
+    """Return the jars that ``SHA256SUMS`` in the folder ``name`` lists, which Maven resolves from its ``pom.xml``."""
+    folder = Path(__file__).parent / name
+    listed = (folder / "SHA256SUMS").read_text()
+    sums = dict(reversed(line.split()) for line in listed.splitlines())
+    jars = CACHE / f"{name}-{hashlib.sha256(listed.encode()).hexdigest()[:16]}"
     if not jars.exists():
-        with tempfile.TemporaryDirectory(dir=CACHE) as folder:
-            made = Path(folder) / "jars"
-            options = ("-q", "-B", "-C", "-f", str(AZURE / "pom.xml"), f"{MAVEN_COPY}-dependencies", "-DincludeScope=runtime")
+        with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
+            made = Path(scratch) / "jars"
+            options = ("-q", "-B", "-C", "-f", str(folder / "pom.xml"), f"{MAVEN_COPY}-dependencies", "-DincludeScope=runtime")
             _run("mvn", *options, f"-DoutputDirectory={made}", what="apt-get install maven")
             for jar in made.iterdir():
                 if jar.name not in sums:

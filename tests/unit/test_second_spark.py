@@ -47,7 +47,9 @@ HOOKS = {
     "RangeOf": "test_compact.py::test_ranges_with_nulls_and_nan",
     "ReadErrors": "test_native_local.py::test_what_errors_of_storage_become",
     "Replacing": "test_statements.py::test_a_table_is_read_by_its_name_in_every_place_of_a_query",
+    "S3Files": "test_s3_files.py::test_rows_of_small_and_large_files",  # FilterFileSystem, which Spark's Hadoop brings
     "SafeFilters": "test_native_filters.py::test_filters_after_a_rename",
+    "SizedFile": "test_s3_files.py::test_another_length_is_noticed",
     "SparkCatalog": "test_statements.py::test_create_table_says_what_was_asked_for",  # getSql of a default, by reflection
     "SparkProcedure": "test_procedures.py::test_moving_the_main_branch",
     "SparkTable": "test_statements.py::test_metadata_columns",

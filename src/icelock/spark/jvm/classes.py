@@ -28,11 +28,10 @@ from icelock.spark.jvm.jars import keep_jar, kept_jar
 # Each class may use those before it. The last one tells whether a JVM has them all.
 _RULES: Final = ("Plans", "Replacing", "FreshScans", "OwnRows")
 _NATIVE: Final = (
-    *("Failure", "Callbacks", "PushedFilters", "ReadErrors", "OpenedFile", "LocalFiles", "QuietLogs", "DeletedPositions", "LiveColumn"),
-    "PositionColumn",
+    *("Failure", "Callbacks", "PushedFilters", "KeyOfThread", "SizedFile", "S3Files", "ReadErrors", "OpenedFile", "LocalFiles"),
+    *("QuietLogs", "DeletedPositions", "LiveColumn", "PositionColumn"),
     *(
         "LiveRows",
-        "KeyOfThread",
         "FunctionFilters",
         "MixedFilters",
         "PlannedFiles",

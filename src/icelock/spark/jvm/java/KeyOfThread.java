@@ -14,8 +14,15 @@ import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
 public class KeyOfThread implements DecryptionPropertiesFactory {
   private static final ThreadLocal<Object[]> CURRENT = new ThreadLocal<>();
 
-  static void set(String path, byte[] keyMetadata) {
-    CURRENT.set(new Object[] {path, keyMetadata, null});
+  static void set(String path, byte[] keyMetadata, long length) {
+    CURRENT.set(new Object[] {path, keyMetadata, null, Long.valueOf(length)});
+  }
+
+  /** Returns the length of the encrypted file that this thread opens, by its manifest, or less than 0 if it opens another. */
+  static long length(Path path) {
+    Object[] current = current();
+    boolean known = current != null && ((byte[]) current[1]).length > 0 && path.toString().equals(current[0]);
+    return known ? ((Long) current[3]).longValue() : -1;
   }
 
   /** Returns the configuration that the file was opened with, or null if Parquet did not get that far. */

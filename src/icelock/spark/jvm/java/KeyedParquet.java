@@ -60,6 +60,7 @@ public class KeyedParquet extends ParquetFileFormat {
       StructType partitionSchema, StructType required, Seq pushed, scala.collection.immutable.Map options, Configuration conf) {
     conf.set(DecryptionPropertiesFactory.CRYPTO_FACTORY_CLASS_PROPERTY_NAME, KeyOfThread.class.getName());
     LocalFiles.install(conf);
+    S3Files.install(conf);
     StructType asked = (StructType) ids(required, data);
     int index = position(asked);
     StructType whole = null;

@@ -40,7 +40,7 @@ public class KeyedReader extends AbstractFunction1<Object, Object> implements Se
     String path = part.toPath().toString();
     byte[] key = (byte[]) part.otherConstantMetadataColumnValues().apply(PlannedFiles.KEY);
     QuietLogs.set();
-    KeyOfThread.set(path, key);
+    KeyOfThread.set(path, key, part.fileSize());
     try {
       Iterator<?> rows = (Iterator<?>) ((Function1) reader).apply(file);
       if (key.length > 0) {

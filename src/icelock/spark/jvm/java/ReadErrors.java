@@ -14,6 +14,7 @@ import java.util.HashSet;
 import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.ChecksumException;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.security.AccessControlException;
 import org.apache.parquet.crypto.KeyAccessDeniedException;
@@ -43,6 +44,7 @@ public class ReadErrors {
   /** Returns the error to throw instead of another: a Failure, or that error itself. */
   static Throwable of(Throwable error, String path, boolean encrypted, Configuration conf) {
     Throwable root = error;
+    Throwable ofStorage = null; // S3A's errors are IOExceptions whose causes are AWS's own
     boolean authentic = true;
     Throwable each = error;
     for (int i = 0; i < DEEP && each != null; i++) {
@@ -54,6 +56,7 @@ public class ReadErrors {
         return known;
       }
       authentic = authentic && !(each instanceof ParquetCryptoRuntimeException) && !(each instanceof GeneralSecurityException);
+      ofStorage = each instanceof IOException ? each : ofStorage;
       root = each;
       each = each.getCause();
     }
@@ -70,9 +73,9 @@ public class ReadErrors {
                 INTEGRITY, path + " is damaged: bytes were changed or cut, or it was replaced (" + line(root) + "); " + RESTORE, error)
           : new Failure(FORMAT, path + " is a damaged plain Parquet file, or not one at all (" + line(root) + "); " + RESTORE, error);
     }
-    return root instanceof IOException
-        ? new Failure("builtins.OSError", path + " could not be read (" + line(root) + "): the storage failed; try again later", error)
-        : error;
+    return ofStorage == null ? error
+                             : new Failure("builtins.OSError",
+                                   path + " could not be read (" + line(ofStorage) + "): the storage failed; try again later", error);
   }
 
   /** Whether an error ends a task or a JVM, and says nothing of the file. */
@@ -145,7 +148,9 @@ public class ReadErrors {
   private static boolean reachable(String path, Configuration conf) {
     try {
       Path at = new Path(path);
-      at.getFileSystem(conf == null ? new Configuration() : conf).getFileStatus(at);
+      FileSystem storage = at.getFileSystem(conf == null ? new Configuration() : conf);
+      // S3Files knows the length of the file that is being opened, and would not ask.
+      (storage instanceof S3Files ? ((S3Files) storage).getRawFileSystem() : storage).getFileStatus(at);
       return true;
     } catch (IOException e) {
       return false;
