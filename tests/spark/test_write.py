@@ -114,6 +114,15 @@ def test_sizes_follow_the_tables_properties(spark, spark_lake):
     assert max(files.column("file_size_in_bytes").to_pylist()) < 60_000
 
 
+def test_row_groups_are_javas_in_tasks_and_smaller_in_python(spark, spark_lake):
+    """By split offsets, of which a file has one for each row group; Spark reads many groups slower than few, Python faster."""
+    make(spark_lake)
+    write(spark.range(0, 300_000, 1, 1).selectExpr("id", "cast(id as string) name", "'x' city"))
+    table = load(spark_lake)
+    table.append(table.scan().to_arrow())
+    assert sorted(map(len, load(spark_lake).inspect.files()["split_offsets"].to_pylist())) == [1, 3]
+
+
 def test_columns_by_name_in_any_order_and_case(spark, spark_lake):
     make(spark_lake)
     write(frame(spark).selectExpr("CITY as City", "id as ID", "name"))

@@ -16,6 +16,7 @@ from icelock.arrow.write.parquet_file import EncryptedParquetFile
 from icelock.arrow.write.schema import write_schema
 from icelock.errors import PolicyError
 from icelock.keys.entropy import SystemEntropy, mint_file_key
+from tests.lakes.sqlite import KEYED, TestLake
 from tests.unit.arrow.writing import ID_AND_TEXT, CountingIO, files_in, id_table, key_metadata, opt, parquet_file, read, req, write
 
 KIB = 1 << 10
@@ -83,6 +84,18 @@ def test_a_row_group_has_at_least_as_many_rows_as_java_checks_for(tmp_path):
     (data_file,) = write(tmp_path, id_table(1000), properties={"write.parquet.row-group-size-bytes": "1"})
     metadata = parquet_file(data_file).metadata
     assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [100] * 10
+
+
+@pytest.mark.parametrize(
+    ("properties", "rows"),
+    [({}, [131_072, 131_072, 37_856]), ({"write.parquet.row-group-limit": "200000"}, [200_000, 100_000])],
+)
+def test_row_groups_of_plain_python_leave_a_filter_something_to_skip(tmp_path, properties, rows):
+    table = TestLake.with_namespace(tmp_path).catalog().create_table("db.t", id_table(1).schema, properties=KEYED | properties)
+    table.append(id_table(300_000))
+    (entry,) = table.scan().plan_files()
+    metadata = parquet_file(entry.file).metadata
+    assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == rows
 
 
 def test_memory_that_waits_is_bounded(tmp_path):

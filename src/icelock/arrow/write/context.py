@@ -19,6 +19,12 @@ from icelock.properties import DATA_KEY_LENGTHS
 
 MAX_OPEN_FILES: Final = 64
 MAX_BUFFERED_BYTES: Final = 512 << 20
+ROW_GROUP_ROWS: Final = 1 << 17
+"""Most rows of a row group that plain Python writes, if the table does not say (``write.parquet.row-group-limit``).
+
+Arrow decodes the row groups of a file side by side, and those that a filter rules out are not read. Spark reads a file's row groups one
+after the other, and full scans take a tenth longer, so its tasks write Java's: as many rows as have 128 MiB.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +42,7 @@ class WriteContext:
         operation_id: a uuid that all tasks of one write share; it is part of file names.
         max_open_files: how many files may be open at once when rows of many partitions are mixed.
         max_buffered_bytes: how many Arrow bytes may wait for their row groups to fill, over all partitions.
+        row_group_rows: most rows of a row group, if the table does not say; None: as many as its bytes allow.
         downcast_ns: round nanoseconds down for microsecond columns (PyIceberg's ``downcast-ns-timestamp-to-us-on-write``).
     """
 
@@ -49,6 +56,7 @@ class WriteContext:
     operation_id: str
     max_open_files: int = MAX_OPEN_FILES
     max_buffered_bytes: int = MAX_BUFFERED_BYTES
+    row_group_rows: int | None = None
     downcast_ns: bool = False
 
     def __post_init__(self) -> None:

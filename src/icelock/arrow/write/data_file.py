@@ -46,7 +46,7 @@ class DataFiles:
         Raises:
             PolicyError: settings, types, transforms or a column count that an encrypted table cannot have.
         """
-        self.options = WriteOptions.parse(context.properties)
+        self.options = WriteOptions.parse(context.properties, row_group_rows=context.row_group_rows)
         self.target = write_schema(context.schema)
         self.partitioner = Partitioner(context.spec, self.target)
         self.sorter = None if context.sort_order.is_unsorted else RowSorter(context.sort_order, self.target)

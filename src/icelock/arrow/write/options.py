@@ -32,7 +32,7 @@ PAGE_ROWS: Final = "write.parquet.page-row-limit"
 DICTIONARY_BYTES: Final = "write.parquet.dict-size-bytes"
 ROW_GROUP_BYTES: Final = "write.parquet.row-group-size-bytes"
 ROW_GROUP_MIN_ROWS: Final = "write.parquet.row-group-check-min-record-count"
-ROW_GROUP_MAX_ROWS: Final = "write.parquet.row-group-limit"  # PyIceberg's, without a default here
+ROW_GROUP_MAX_ROWS: Final = "write.parquet.row-group-limit"  # PyIceberg's
 TARGET_FILE_BYTES: Final = "write.target-file-size-bytes"
 BLOOM_FILTER: Final = "write.parquet.bloom-filter-enabled.column."
 
@@ -83,8 +83,8 @@ class WriteOptions:
     max_levels: int
 
     @classmethod
-    def parse(cls, properties: Mapping[str, str]) -> Self:
-        """Return the settings in a table's properties.
+    def parse(cls, properties: Mapping[str, str], *, row_group_rows: int | None = None) -> Self:
+        """Return the settings in a table's properties; a row group has ``row_group_rows`` rows at most if they do not say.
 
         Raises:
             PolicyError: a setting that an encrypted table cannot have, or an invalid value; names the property.
@@ -105,7 +105,7 @@ class WriteOptions:
             dictionary_bytes=_positive(properties, DICTIONARY_BYTES, 2 * _MIB),
             row_group_bytes=_positive(properties, ROW_GROUP_BYTES, 128 * _MIB),
             row_group_min_rows=_positive(properties, ROW_GROUP_MIN_ROWS, 100),
-            row_group_max_rows=min(max_levels, _positive(properties, ROW_GROUP_MAX_ROWS, max_levels)),
+            row_group_max_rows=min(max_levels, _positive(properties, ROW_GROUP_MAX_ROWS, row_group_rows or max_levels)),
             target_file_bytes=_positive(properties, TARGET_FILE_BYTES, 512 * _MIB),
             batch_values=batch_values,
             max_levels=max_levels,

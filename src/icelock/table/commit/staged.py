@@ -34,8 +34,8 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AssertRefSnapshotId, TableRequirement, TableUpdate
 
 from icelock import properties as names
+from icelock.arrow.write.context import ROW_GROUP_ROWS, WriteContext
 from icelock.arrow.write.given import downcasts_ns
-from icelock.arrow.write.writer import WriteContext
 from icelock.errors import PolicyError
 from icelock.format.encrypted_key import EncryptedKey
 from icelock.io.file_io import EncryptingFileIO
@@ -159,6 +159,7 @@ class Staged:
             io=self.io.inner,
             data_key_length=names.data_key_length(metadata.properties),
             operation_id=str(uuid.uuid4()),
+            row_group_rows=ROW_GROUP_ROWS,
             downcast_ns=self.downcast_ns,
         )
 
