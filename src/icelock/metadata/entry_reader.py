@@ -66,7 +66,7 @@ def read_records(file: InputFile, kind: RecordKind, limits: Limits) -> Iterator[
         IntegrityError: the bytes are not those that were written.
     """
     avro = open_whole(file, limits)
-    yield from decode_records(avro.schema, avro.all_blocks(), location=file.location, kind=kind)
+    yield from decode_records(avro.schema_text, avro.all_blocks(), location=file.location, kind=kind)
 
 
 def open_whole(file: InputFile, limits: Limits) -> AvroFile:
@@ -81,20 +81,20 @@ def open_whole(file: InputFile, limits: Limits) -> AvroFile:
     return AvroFile(PlainBytes(location=file.location, data=data), limits)
 
 
-def decode_records(stored: Any, blocks: Iterable[AvroBlock], *, location: str, kind: RecordKind) -> Iterator[Any]:
-    """Yield the records of some blocks; ``stored`` is their Avro schema.
+def decode_records(stored: bytes, blocks: Iterable[AvroBlock], *, location: str, kind: RecordKind) -> Iterator[Any]:
+    """Yield the records of some blocks; ``stored`` is their Avro schema in JSON.
 
     Raises:
         FormatError: they are not such records.
     """
     try:
-        known = [(RowCheck(form.schema, location=location), form) for form in forms(stored, location=location)]
+        known = [(RowCheck(form.text, location=location), form) for form in forms(stored, location=location)]
         for block in blocks:
             form = next((form for rows, form in known if rows.fits(block)), None)
             if form is None:
                 known[-1][0].check(block)
                 continue
-            reader, decoder_of = _reader(json.dumps(form.schema), kind)
+            reader, decoder_of = _reader(form.text, kind)
             decoder = decoder_of(block.data)
             for _ in range(block.rows):
                 record = reader.read(decoder)
@@ -157,7 +157,7 @@ def checked_avro(data: bytes, location: str, limits: Limits) -> bytes:
     """
     avro = AvroFile(PlainBytes(location=location, data=data), limits)
     try:
-        rows = RowCheck(forms(avro.schema, location=location)[-1].schema, location=location)
+        rows = RowCheck(forms(avro.schema_text, location=location)[-1].text, location=location)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as e:
         raise FormatError(f"{location}: the file's Avro schema is invalid ({type(e).__name__}: {e}); {RESTORE}") from e
     parts = [encode_header({**avro.header, "avro.codec": b"null"}, avro.sync)]

@@ -270,8 +270,8 @@ def set_contents(file: IcebergDataFile, like: DataFile) -> None:
         file._data[position] = like._data[position]  # noqa: SLF001 - likewise
 
 
-def decode_entries(stored: Any, blocks: Iterable[AvroBlock], *, location: str) -> Iterator[ManifestEntry]:
-    """Yield the entries of some blocks of a manifest, before inheritance; ``stored`` is the manifest's Avro schema.
+def decode_entries(stored: bytes, blocks: Iterable[AvroBlock], *, location: str) -> Iterator[ManifestEntry]:
+    """Yield the entries of some blocks of a manifest, before inheritance; ``stored`` is the manifest's Avro schema in JSON.
 
     Raises:
         FormatError: they are not entries; names the file.

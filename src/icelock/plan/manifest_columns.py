@@ -74,26 +74,26 @@ class ManifestColumns:
     def __init__(self, io: FileIO, manifest: ManifestFile) -> None:
         self.manifest = manifest
         file = open_whole(open_input(io, manifest.manifest_path, manifest.key_metadata), Limits.of(io.properties))
-        self._schema = file.schema
+        self._schema = file.schema_text
         self._blocks = list(file.all_blocks())
-        form = self._form(file.schema)
+        form = self._form(file.schema_text)
         try:
             fields, converters = _flat_fields(form.schema)
         except (LookupError, TypeError) as e:
             raise NotColumnarError(f"an invalid schema: {type(e).__name__}") from e
-        self._reader = ColumnReader(fields=fields, guard="file_path", check=RowCheck(form.schema, location=manifest.manifest_path))
+        self._reader = ColumnReader(fields=fields, guard="file_path", check=RowCheck(form.text, location=manifest.manifest_path))
         self.partitions = Partitions(converters)
         self._names = frozenset(field.column for field in fields)
         self._ends = list(itertools.accumulate(block.rows for block in self._blocks))
 
-    def _form(self, schema: Any) -> StoredForm:
+    def _form(self, schema: bytes) -> StoredForm:
         """Return the form of the bytes; if two are possible, all bytes are checked."""
         try:
             *others, last = forms(schema, location=self.manifest.manifest_path)
         except (LookupError, TypeError, ValueError) as e:
             raise NotColumnarError(f"an invalid schema: {type(e).__name__}") from e
         for form in others:
-            check = RowCheck(form.schema, location=self.manifest.manifest_path)
+            check = RowCheck(form.text, location=self.manifest.manifest_path)
             if all(map(check.fits, self._blocks)):
                 return form
         return last

@@ -240,7 +240,8 @@ def _source(df: DataFrame, described: TableDescription, keys: tuple[str, ...], t
             f"upsert needs a DataFrame with the columns of table {table} ({', '.join(wanted)}); it has {', '.join(wrong) or 'some twice'}"
         )
     if unknown:
-        raise PolicyError(f"table {table} has no column {', '.join(map(repr, unknown))} to join on; it has {', '.join(wanted)}")
+        what = "column" if len(unknown) == 1 else "columns"
+        raise PolicyError(f"table {table} has no {what} {', '.join(map(repr, unknown))} to join on; it has {', '.join(wanted)}")
     columns = {name: F.col(quoted(name)) for name in wanted}
     return df.select(*((F.lower(column) if name in described.uuids else column).alias(name) for name, column in columns.items()))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from typing import Any
 
 import fastavro
@@ -30,7 +31,7 @@ def row_of(**types: Any) -> dict[str, Any]:
 
 
 def check(kind: Any, data: bytes, rows: int = 1) -> None:
-    RowCheck(row_of(f=kind), location="f.avro").check(AvroBlock(rows=rows, data=data))
+    RowCheck(json.dumps(row_of(f=kind)), location="f.avro").check(AvroBlock(rows=rows, data=data))
 
 
 FIXED = {"type": "fixed", "name": "three", "size": 3}
@@ -108,7 +109,7 @@ def test_rows_of_no_bytes_are_not_believed_in_any_number(rows: int) -> None:
     with pytest.raises(FormatError, match="too few"):
         check("null", b"", rows=rows)
     with pytest.raises(FormatError, match="too few"):
-        RowCheck(row_of(), location="f.avro").check(AvroBlock(rows=rows, data=b""))
+        RowCheck(json.dumps(row_of()), location="f.avro").check(AvroBlock(rows=rows, data=b""))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,7 @@ def test_rows_of_no_bytes_are_not_believed_in_any_number(rows: int) -> None:
 )
 def test_a_schema_that_is_none_or_has_no_end_is_refused(schema: Any) -> None:
     with pytest.raises(FormatError, match="schema is invalid"):
-        RowCheck(schema, location="f.avro")
+        RowCheck(json.dumps(schema), location="f.avro")
 
 
 def test_names_in_names_are_not_followed_without_end() -> None:
@@ -139,7 +140,7 @@ def test_names_in_names_are_not_followed_without_end() -> None:
         fields = [{"name": "a", "type": kind}, {"name": "b", "type": f"r{depth - 1}"}]
         kind = {"type": "record", "name": f"r{depth}", "fields": fields}
     with pytest.raises(FormatError, match="more than 131072"):
-        RowCheck(kind, location="f.avro")
+        RowCheck(json.dumps(kind), location="f.avro")
     with pytest.raises(FormatError, match="more than 131072"):
         avro_columns(kind, location="f.avro")
     with pytest.raises(ValueError, match="more than 131072"):

@@ -80,16 +80,16 @@ class _Type:
 
 
 class RowCheck:
-    """Checks blocks of one schema, the writer's, as JSON values.
+    """Checks blocks of one schema, the writer's, in JSON.
 
     Raises:
         FormatError: a schema that is not valid Avro, or that is endless.
     """
 
-    def __init__(self, schema: Any, *, location: str) -> None:
+    def __init__(self, schema: str, *, location: str) -> None:
         self._location = location
         try:
-            self._walk, self._least = _compiled(json.dumps(schema), "row")
+            self._walk, self._least = _compiled(schema, "row")
         except (_Unfit, LookupError, TypeError, ValueError, AttributeError, RecursionError, re.error, OverflowError) as e:
             raise FormatError(f"{location}: the file's Avro schema is invalid ({type(e).__name__.lstrip('_')}: {e}); {RESTORE}") from e
 

@@ -37,7 +37,7 @@ _ZLIB_CHECKSUM: Final = 4
 
 
 class AvroFile:
-    """The blocks of an open Avro file; ``schema`` is the writer's, as JSON values; ``header`` and ``sync`` as stored.
+    """The blocks of an open Avro file; ``schema`` is the writer's, as JSON values, ``schema_text`` and the others are as stored.
 
     Raises:
         FormatError: the file is not an Avro file, or has a codec that Iceberg does not use.
@@ -56,9 +56,10 @@ class AvroFile:
         if codec not in _CODECS:
             raise FormatError(f"{self.location} has Avro codec {codec!r}; known: {', '.join(_CODECS)}; rewrite it")
         self._decompress = _CODECS[codec]
+        self.schema_text = header.get("avro.schema", b"")
         try:
-            self.schema: Any = json.loads(header["avro.schema"])
-        except (KeyError, ValueError, RecursionError) as e:
+            self.schema: Any = json.loads(self.schema_text)
+        except (ValueError, RecursionError) as e:
             raise FormatError(f"{self.location}: the Avro header has no schema in JSON; {RESTORE}") from e
 
     def blocks(self) -> Iterator[AvroBlock]:
@@ -132,7 +133,10 @@ class RowDecoder:
 
     def __init__(self, schema: Mapping[str, Any], wanted: Mapping[str, Any], *, location: str) -> None:
         self._location = location
-        self._check = RowCheck(schema, location=location)
+        try:
+            self._check = RowCheck(json.dumps(schema), location=location)
+        except RecursionError as e:
+            raise FormatError(f"{location}: the file's Avro schema is invalid: it is nested too deep; {RESTORE}") from e
         self._stored = fastavro.parse_schema({"type": "array", "items": schema})
         self._wanted = None if wanted == schema else fastavro.parse_schema({"type": "array", "items": wanted})
 
