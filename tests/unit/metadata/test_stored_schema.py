@@ -22,7 +22,7 @@ from pyiceberg.typedef import Record
 from icelock.errors import FormatError
 from icelock.keys.entropy import SystemEntropy, mint_file_key
 from icelock.metadata.manifest import DataFile, ManifestEntry
-from icelock.metadata.stored_schema import inlined, named_once
+from icelock.metadata.stored_schema import forms, inlined, named_once
 from tests.fuzz.avro_sites import zigzag
 from tests.lakes.sqlite import TestLake
 from tests.unit.table.test_plan_columns import SPECS, Place, plain_bytes, seen, stored_again
@@ -135,3 +135,11 @@ def test_a_type_is_defined_once_and_read_wherever_it_is_named() -> None:
     assert inlined(once) == twice
     with pytest.raises(ValueError, match="holds itself"):
         inlined({"type": "record", "name": "r", "fields": [{"name": "a", "type": ["null", "r"]}]})
+
+
+def test_an_id_of_two_fields_is_refused_with_the_name_of_each_file():
+    fields = [{"name": name, "type": "int", "field-id": 1} for name in ("a", "b")]
+    text = json.dumps({"type": "record", "name": "r", "fields": fields}).encode()
+    for location in ("one.avro", "two.avro"):
+        with pytest.raises(FormatError, match=rf"^{location} has field id 1 twice \('a', 'b'\)"):
+            forms(text, location=location)
