@@ -73,7 +73,7 @@ def test_a_small_file_is_one_request(lake):
 
 def test_of_a_large_file_the_end_and_the_columns(lake):
     made = rows(0, LARGE)
-    make(lake, "large", made)
+    make(lake, "large", made, **{"write.parquet.row-group-limit": str(LARGE)})
     assert len(lake.object_of("db.large")[1]) > 1 << 20
     frame = lake.read("db.large")
     lake.storage.counting.clear()
