@@ -138,7 +138,8 @@ def main(*, files: int, each: int, delay: float, rounds: int) -> None:
         counting = storage.counting
         catalog.create_namespace("db", {"location": "s3://lake/db"})
         for name, count, size in (("small", files, 10), ("large", LARGE, each)):
-            table = catalog.create_table(f"db.{name}", SCHEMA, partition_spec=SPEC, properties=KEYED)
+            of_one_row_group = {"write.parquet.row-group-limit": str(each)}  # as Java would write them
+            table = catalog.create_table(f"db.{name}", SCHEMA, partition_spec=SPEC, properties=KEYED | of_one_row_group)
             table.append(rows(count, size))
             counting.delay = delay / 1000
             for row in measured(counting, ways(spark, catalog, f"db.{name}"), count, rounds):
