@@ -1,6 +1,7 @@
 package icelock;
 
 import java.io.Serializable;
+import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import org.apache.spark.sql.types.StructType;
 import scala.Function1;
@@ -49,7 +50,9 @@ public class KeyedReader extends AbstractFunction1<Object, Object> implements Se
       Option<?> deleted = part.otherConstantMetadataColumnValues().get(PlannedFiles.DELETED);
       return new ReadErrors.Rows(live(rows, deleted), path, key.length > 0, KeyOfThread.conf());
     } catch (Throwable e) {
-      throw ReadErrors.thrown(ReadErrors.of(e, path, key.length > 0, KeyOfThread.conf()));
+      Configuration conf = KeyOfThread.conf();
+      KeyOfThread.unset(); // the storage may be asked about the file, and S3Files would answer by the manifest
+      throw ReadErrors.thrown(ReadErrors.of(e, path, key.length > 0, conf));
     } finally {
       KeyOfThread.unset();
     }

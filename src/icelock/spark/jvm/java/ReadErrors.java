@@ -14,7 +14,6 @@ import java.util.HashSet;
 import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.ChecksumException;
-import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.security.AccessControlException;
 import org.apache.parquet.crypto.KeyAccessDeniedException;
@@ -148,9 +147,7 @@ public class ReadErrors {
   private static boolean reachable(String path, Configuration conf) {
     try {
       Path at = new Path(path);
-      FileSystem storage = at.getFileSystem(conf == null ? new Configuration() : conf);
-      // S3Files knows the length of the file that is being opened, and would not ask.
-      (storage instanceof S3Files ? ((S3Files) storage).getRawFileSystem() : storage).getFileStatus(at);
+      at.getFileSystem(conf == null ? new Configuration() : conf).getFileStatus(at);
       return true;
     } catch (IOException e) {
       return false;
