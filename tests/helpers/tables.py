@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 
 def load(lake: Any) -> Any:
@@ -24,3 +27,10 @@ def local(location: str) -> Path:
 def encrypted_files(lake: Any) -> set[str]:
     """Return the data files on a lake's storage that are encrypted; what is being written is among them once it has its beginning."""
     return {name for name, data in lake.files().items() if "/data/" in name and data[:4] in {b"PARE", b"AGS1"}}
+
+
+def hashed_rows(first: int, count: int) -> pa.Table:
+    """Return rows of an id and a text that hardly compresses: 16 bytes of it are random."""
+    numbers = range(first, first + count)
+    names = [hashlib.sha256(b"%d" % number).hexdigest()[:32] for number in numbers]
+    return pa.table({"id": pa.array(numbers, pa.int64()), "name": names})

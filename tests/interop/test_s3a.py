@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 import icelock.spark
 from icelock.errors import FormatError, IntegrityError
+from tests.helpers.tables import hashed_rows as rows
 from tests.lakes.sqlite import KEYED, TestLake
 from tests.servers.s3 import Storage, s3_storage
 
@@ -48,11 +48,6 @@ def lake(engines, tmp_path_factory) -> Iterator[Lake]:
         yield Lake(spark=spark, storage=storage, catalog=catalog)
         for name in storage.hadoop:
             spark.conf.unset(name)
-
-
-def rows(first: int, count: int) -> pa.Table:
-    ids = range(first, first + count)
-    return pa.table({"id": pa.array(ids, pa.int64()), "name": [hashlib.sha256(b"%d" % one).hexdigest()[:32] for one in ids]})
 
 
 def make(lake: Lake, name: str, *parts: pa.Table, **properties: str) -> Any:

@@ -5,7 +5,6 @@ Not here: S3A, and how often it asks (``interop.test_s3a``).
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 import icelock.spark
 from icelock.errors import IntegrityError
+from tests.helpers.tables import hashed_rows
 from tests.lakes.sqlite import KEYED, TestLake
 from tests.servers.s3 import Storage, s3_storage
 
@@ -66,14 +66,9 @@ def lake(spark, tmp_path_factory) -> Iterator[Mounted]:
             spark.conf.unset(name)
 
 
-def rows(count: int) -> pa.Table:
-    ids = range(count)
-    return pa.table({"id": pa.array(ids, pa.int64()), "name": [hashlib.sha256(b"%d" % one).hexdigest()[:32] for one in ids]})
-
-
 @pytest.mark.parametrize("size", [10, LARGE])
 def test_rows_of_small_and_large_files(lake, size):
-    made = rows(size)
+    made = hashed_rows(0, size)
     table = lake.make(f"rows_{size}", made)
     frame = lake.read(table)
     assert (lake.file(table).stat().st_size > 1 << 20) == (size == LARGE)
@@ -86,7 +81,7 @@ def test_rows_of_small_and_large_files(lake, size):
 @pytest.mark.parametrize("size", [10, LARGE])
 @pytest.mark.parametrize("change", ["a byte more", "a byte fewer", "nothing"])
 def test_another_length_is_noticed(lake, size, change):
-    table = lake.make(f"length_{size}_{change.replace(' ', '_')}", rows(size))
+    table = lake.make(f"length_{size}_{change.replace(' ', '_')}", hashed_rows(0, size))
     frame = lake.read(table)
     file = lake.file(table)
     body = file.read_bytes()
